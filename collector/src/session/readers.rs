@@ -209,7 +209,7 @@ impl Readers {
             run.apply_now(notes);
         }
         let known = |daemon| run.containers.of_daemon(daemon).cloned().collect();
-        for seen in self.containers.exchange(run.asked_daemons(), known) {
+        for seen in self.containers.exchange(run.wanted_containers(), known) {
             run.apply_now(seen);
         }
     }

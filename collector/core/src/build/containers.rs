@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Inputs;
-use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures};
+use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures, is_start_of_id, plain_image};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
 use crate::model::sorting::Sorting;
 use crate::run::elsewhere::ContainerPlace;
@@ -16,6 +16,9 @@ use crate::run::elsewhere::containers::{Act, ContainerCall};
 /// How far a daemon's event may be outside of its call, nanoseconds: its time is converted to another clock. A client asks for a container
 /// 20 ms after its start at the earliest. So the container of a call is not taken for that of one just before.
 const TOLERANCE_NS: u64 = 5_000_000;
+
+/// Why the containers of a build or a service are not known. They have no name that a user could give to another command.
+pub(super) const OF_NO_NAME: &str = "builds and services are not followed";
 
 /// The containers of a run, and the calls of which none is known.
 pub(super) struct Found {
@@ -142,7 +145,7 @@ fn groups<'a>(matched: &[(usize, BTreeSet<&'a str>)]) -> Vec<Group<'a>> {
 /// Why the containers of a call can't be known. `None`: they can.
 fn why_not_followed(inputs: &Inputs, call: &ContainerCall) -> Option<String> {
     if call.act == Act::Other {
-        return Some("builds and services are not followed".to_owned());
+        return Some(OF_NO_NAME.to_owned());
     }
     let socket = match inputs.run.containers.daemon(call.daemon) {
         Some(Ok(socket)) => socket,
@@ -198,11 +201,6 @@ fn has_later_exec(seen: &ContainerSeen, call: &ContainerCall) -> bool {
     seen.execs.as_ref().is_some_and(|execs| execs.began > 1 && execs.began_ns <= call.start_ns)
 }
 
-/// Whether a word is the beginning of an id, as clients take it.
-fn is_start_of_id(word: &str, id: &str) -> bool {
-    word.len() >= 4 && id.starts_with(word)
-}
-
 /// Whether this container, which no name ties to the call, was created for the call's image or by docker compose meanwhile.
 fn is_like(seen: &ContainerSeen, call: &ContainerCall) -> bool {
     match call.act {
@@ -221,15 +219,6 @@ fn is_like(seen: &ContainerSeen, call: &ContainerCall) -> bool {
         Act::Compose => call.project.is_none() && seen.compose.is_some() && is_during(call, seen.started_ns),
         Act::Start | Act::Exec | Act::Other => false,
     }
-}
-
-/// The name of an image without what stands for the default registry and tag, which podman adds.
-fn plain_image(image: &str) -> &str {
-    let image = ["docker.io/library/", "docker.io/", "localhost/"]
-        .iter()
-        .find_map(|registry| image.strip_prefix(registry))
-        .unwrap_or(image);
-    image.strip_suffix(":latest").unwrap_or(image)
 }
 
 /// Whether a container's processes are in the tree: the proxy has edited it, and some process came from a container. They join the run.
@@ -325,7 +314,9 @@ fn among_in_words(claim: &Claim) -> Option<String> {
 mod tests {
     use super::*;
     use crate::build::nulls::report_of;
-    use crate::model::containers::{ContainerDaemon, ContainerExecs, ContainerNote, NotTracked};
+    use crate::model::containers::{
+        ContainerDaemon, ContainerExecs, ContainerNote, ContainerWish, NotTracked,
+    };
     use crate::model::observation::Observation;
     use crate::model::report::Report;
     use crate::run::RunState;
@@ -372,10 +363,19 @@ mod tests {
         }
         let daemon = ContainerDaemon::Docker;
         run.apply(at_ns, &Observation::ContainerDaemon { daemon, state: Ok(SOCKET.to_owned()) });
-        for seen in make(&run) {
-            run.apply(at_ns, &Observation::Container(Box::new(seen)));
+        let all = make(&run);
+        for seen in &all {
+            run.apply(at_ns, &Observation::Container(Box::new(seen.clone())));
         }
-        report_of(&run, at_ns)
+        let report = report_of(&run, at_ns);
+        // Only these are followed in a run.
+        let wishes: Vec<ContainerWish> =
+            run.totals.elsewhere.container_calls().flat_map(ContainerCall::wishes).collect();
+        let is_listed = |seen: &&ContainerSeen| report.containers.iter().any(|one| one.id == seen.id);
+        for seen in all.iter().filter(is_listed) {
+            assert!(seen.cidfile.is_some() || wishes.iter().any(|wish| wish.means(seen)), "{}", seen.name);
+        }
+        report
     }
 
     /// The containers of a report: `name certainty`, and the reason if there is one.
@@ -449,12 +449,19 @@ mod tests {
             let daemon = ContainerDaemon::Docker;
             run.apply(at_ns, &Observation::ContainerDaemon { daemon, state: Ok(SOCKET.to_owned()) });
             let notes = notes(&run);
-            run.apply(at_ns, &Observation::ContainerNotes { read_bytes: 9, notes });
+            run.apply(at_ns, &Observation::ContainerNotes { read_bytes: 9, notes: notes.clone() });
             for digit in ["a", "b"] {
                 let seen = seen(&run, digit, "i", [2, 3, 4]);
                 run.apply(at_ns, &Observation::Container(Box::new(seen)));
             }
-            assert_eq!((run.containers.notes_bytes(), run.asked_daemons().0), (9, &[daemon][..]));
+            assert_eq!(run.containers.notes_bytes(), 9);
+            let is_wanted = |note: &ContainerNote| match note {
+                ContainerNote::Tracked { id, .. } => {
+                    run.wanted_containers().wishes.contains(&(daemon, ContainerWish::Named(id.clone())))
+                }
+                ContainerNote::NotTracked(_) => true,
+            };
+            assert!(notes.iter().all(is_wanted));
             (run.totals.coverage.joined, run.totals.unattributed_us) = joined_with_cpu_us;
             report_of(&run, at_ns)
         };
@@ -505,7 +512,7 @@ mod tests {
             ("docker run --name other i", "told of no such container"),
             ("docker run j", "told of no such container"),
             ("docker exec name_a ls", "told of no such container"),
-            ("docker build .", "builds and services are not followed"),
+            ("docker build .", OF_NO_NAME),
             ("podman-remote run i", "the daemon did not answer"),
         ] {
             let report = report(&[(line, 1, 9)], |run| vec![seen(run, "a", "i", [2, 3, 4])]);
@@ -517,6 +524,9 @@ mod tests {
                 "{}",
                 warning.text
             );
+            // It names the container by which the other way goes.
+            let has_name = line.starts_with("docker") && !line.contains("build");
+            assert_eq!(warning.text.contains("inspect"), has_name, "{}", warning.text);
         }
         let own_socket = report(&[("docker -H unix:///run/d.sock run i", 1, 9)], |run| {
             vec![seen(run, "a", "i", [2, 3, 4])]

@@ -23,6 +23,84 @@ pub enum ContainerDaemon {
 /// Whether the containers of a daemon can be followed: the path of its socket, or why not, as the end of a sentence about them.
 pub type DaemonState = Result<String, String>;
 
+/// Which containers a call of the tree can have a daemon run. A daemon tells of those of all its users, and only these are followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerWish {
+    /// All of them: its arguments don't tell.
+    All,
+    /// The container of this name, or with an id that begins so.
+    Named(String),
+    /// Those of this image.
+    Image(String),
+    /// Those of docker compose: of this project, or of any.
+    Compose(Option<String>),
+}
+
+impl ContainerWish {
+    /// Whether it means this container.
+    pub fn means(&self, seen: &ContainerSeen) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(word) => *word == seen.name || is_start_of_id(word, &seen.id),
+            Self::Image(image) => plain_image(&seen.image) == plain_image(image),
+            Self::Compose(None) => seen.compose.is_some(),
+            Self::Compose(Some(wanted)) => {
+                seen.compose.as_ref().is_some_and(|(project, _)| project == wanted)
+            }
+        }
+    }
+}
+
+/// Whether a word is the beginning of an id, as clients take it.
+pub(crate) fn is_start_of_id(word: &str, id: &str) -> bool {
+    word.len() >= 4 && id.starts_with(word)
+}
+
+/// The name of an image without what stands for the default registry and tag, which podman adds.
+pub(crate) fn plain_image(image: &str) -> &str {
+    let image = ["docker.io/library/", "docker.io/", "localhost/"]
+        .iter()
+        .find_map(|registry| image.strip_prefix(registry))
+        .unwrap_or(image);
+    image.strip_suffix(":latest").unwrap_or(image)
+}
+
+/// Maximum number of wishes of a run. Beyond them, all containers are wished for.
+const MOST_WISHES: usize = 1000;
+/// Maximum number of files with the id of a container that are looked for.
+const MOST_CIDFILES: usize = 100;
+
+/// The containers that are to be followed, since calls of the tree can have asked a daemon for them.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedContainers {
+    /// In the order of the calls, each once.
+    pub wishes: Vec<(ContainerDaemon, ContainerWish)>,
+    /// The files into which clients write the id of the container (`--cidfile`), with absolute paths. It is not known where a relative one
+    /// leads.
+    pub cidfiles: Vec<String>,
+}
+
+impl WantedContainers {
+    /// Notes what a call has wished for of a daemon.
+    pub(crate) fn add(&mut self, daemon: ContainerDaemon, wish: ContainerWish) {
+        let wish = if self.wishes.len() < MOST_WISHES { wish } else { ContainerWish::All };
+        let is_known = self
+            .wishes
+            .iter()
+            .any(|(of, known)| *of == daemon && [&wish, &ContainerWish::All].contains(&known));
+        if !is_known {
+            self.wishes.push((daemon, wish));
+        }
+    }
+
+    /// Notes a file of `--cidfile`.
+    pub(crate) fn add_cidfile(&mut self, path: &str) {
+        if self.cidfiles.len() < MOST_CIDFILES && !self.cidfiles.iter().any(|known| known == path) {
+            self.cidfiles.push(path.to_owned());
+        }
+    }
+}
+
 /// A container, as the events of its daemon and the files of its cgroup show it. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSeen {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::containers::{
-    ContainerDaemon, ContainerNote, ContainerSeen, DaemonState, MOST_CONTAINERS, NotTracked,
+    ContainerDaemon, ContainerNote, ContainerSeen, ContainerWish, DaemonState, MOST_CONTAINERS, NotTracked,
 };
 
 /// See the module.
@@ -40,18 +40,21 @@ impl Containers {
         self.daemons.insert(daemon, state.clone());
     }
 
-    /// Takes in what came of containers that docker's proxy was asked for. `read_bytes`: as the field.
-    pub(super) fn note_created(&mut self, read_bytes: u64, notes: &[ContainerNote]) {
+    /// Takes in what came of containers that docker's proxy was asked for. `read_bytes`: as the field. Returns those to be followed.
+    pub(super) fn note_created(&mut self, read_bytes: u64, notes: &[ContainerNote]) -> Vec<ContainerWish> {
         self.notes_bytes = read_bytes;
+        let mut wishes = Vec::new();
         for note in notes {
             match note {
                 ContainerNote::Tracked { id, client } if self.in_tree.len() < MOST_CONTAINERS => {
                     self.in_tree.insert(id.clone(), client.clone());
+                    wishes.push(ContainerWish::Named(id.clone()));
                 }
                 ContainerNote::Tracked { .. } => {}
                 ContainerNote::NotTracked(why) => *self.not_tracked.entry(*why).or_default() += 1,
             }
         }
+        wishes
     }
 
     /// How many bytes of the proxy's notes are read.

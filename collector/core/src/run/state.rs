@@ -26,7 +26,7 @@ use super::usable_at_start::usable_at_start;
 use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
 use crate::model::config::{Config, Layer};
-use crate::model::containers::ContainerDaemon;
+use crate::model::containers::{ContainerDaemon, WantedContainers};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::{Parent, ProcessId, Target};
 use crate::model::kernel_event::{KernelEvent, What};
@@ -356,8 +356,9 @@ impl RunState {
             Observation::ContainerDaemon { daemon, state } => self.containers.note_daemon(*daemon, state),
             Observation::ContainerNotes { read_bytes, notes } => {
                 // A client that is a library has no call in the tree.
-                self.tree.asked_daemons.add(ContainerDaemon::Docker);
-                self.containers.note_created(*read_bytes, notes);
+                for wish in self.containers.note_created(*read_bytes, notes) {
+                    self.tree.wanted_containers.add(ContainerDaemon::Docker, wish);
+                }
             }
             Observation::FinalizeAll => self.finalize_all(now_ns),
             Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
@@ -368,9 +369,9 @@ impl RunState {
         }
     }
 
-    /// The daemons whose containers are to be followed, and the files of `--cidfile`. Empty: no call of the tree asks for a container.
-    pub fn asked_daemons(&self) -> (&[ContainerDaemon], &[String]) {
-        (&self.tree.asked_daemons.daemons, &self.tree.asked_daemons.cidfiles)
+    /// The containers that are to be followed. Empty: no call of the tree asks for one.
+    pub fn wanted_containers(&self) -> &WantedContainers {
+        &self.tree.wanted_containers
     }
 
     /// The tasks of a kind: the hash of the mark of each, and its name.
@@ -457,7 +458,7 @@ impl RunState {
             self.tree.set_unreported_image(seen.id, memory, at_ns);
         }
         if let Some(args) = &seen.program.args {
-            self.tree.asked_daemons.note(args);
+            self.tree.wanted_containers.note(args);
         }
         self.tree.set_program(seen.id, seen.program.clone());
         // The program is not requested again, until the time for its START record is over.

@@ -24,6 +24,8 @@ const MOST_LISTED: usize = 64;
 pub(super) struct Followed {
     pub(super) seen: ContainerSeen,
     pub(super) place: Place,
+    /// A call of the tree can have meant it. Otherwise its cgroup is not looked for.
+    pub(super) is_wanted: bool,
     /// `seen` was changed since it was last handed on.
     pub(super) is_changed: bool,
 }
@@ -62,9 +64,9 @@ pub(super) enum Located {
 }
 
 impl Followed {
-    /// Begins to follow the container of an event, of which nothing is known yet.
-    pub(super) fn new(daemon: ContainerDaemon, event: &Event) -> Self {
-        Self::known(ContainerSeen {
+    /// The container of an event, of which nothing is known yet.
+    pub(super) fn of_event(daemon: ContainerDaemon, event: &Event) -> Self {
+        Self::new(ContainerSeen {
             daemon,
             id: event.id.clone(),
             name: event.name.clone(),
@@ -87,9 +89,21 @@ impl Followed {
         })
     }
 
-    /// Goes on to follow a container of which an earlier collector knew this.
-    pub(super) fn known(seen: ContainerSeen) -> Self {
-        Self { seen, place: Place::None, is_changed: true }
+    /// A container of which this is known.
+    pub(super) fn new(seen: ContainerSeen) -> Self {
+        Self { seen, place: Place::None, is_wanted: false, is_changed: true }
+    }
+
+    /// Reads its cgroup from now on, if it runs. `candidates`: as in [`Self::apply`].
+    pub(super) fn want(&mut self, candidates: impl Fn() -> Vec<CountedGroup>) {
+        if std::mem::replace(&mut self.is_wanted, true) {
+            return;
+        }
+        if self.seen.ended_ns.is_none() {
+            self.look_for(candidates());
+        } else if self.seen.cpu_us.is_none() {
+            self.seen.missing.get_or_insert(MissingFigures::TooShort);
+        }
     }
 
     /// Takes in an event, which happened at `at_ns`, CLOCK_MONOTONIC nanoseconds. `candidates` says where the cgroup can be.
@@ -98,6 +112,8 @@ impl Followed {
             return;
         }
         self.is_changed = true;
+        let is_wanted = self.is_wanted;
+        let candidates = || if is_wanted { candidates() } else { Vec::new() };
         match event.what {
             What::Created => {
                 self.seen.created_ns = Some(at_ns);
@@ -133,7 +149,10 @@ impl Followed {
     }
 
     /// Begins to look for the cgroup in these places.
-    pub(super) fn look_for(&mut self, candidates: Vec<CountedGroup>) {
+    fn look_for(&mut self, candidates: Vec<CountedGroup>) {
+        if !self.is_wanted {
+            return;
+        }
         self.place = Place::Wanted { candidates, until: Instant::now() + SEARCH, is_asked: false };
     }
 
@@ -180,7 +199,7 @@ impl Followed {
         self.is_changed = true;
         self.seen.ended_ns = Some(at_ns);
         if matches!(self.place, Place::Wanted { .. }) {
-            self.seen.missing = Some(MissingFigures::TooShort);
+            self.seen.missing.get_or_insert(MissingFigures::TooShort);
         }
         self.seen.is_lower_bound |= !is_complete;
         self.place = Place::None;
@@ -203,13 +222,20 @@ impl Followed {
         }
         if Instant::now() > *until {
             if has_process {
-                self.seen.missing = Some(MissingFigures::NoCgroup);
-                self.is_changed = true;
+                self.has_no_cgroup();
+            } else {
+                self.place = Place::None;
             }
-            self.place = Place::None;
             return Located::No;
         }
         if has_process && !std::mem::replace(is_asked, true) { Located::Ask } else { Located::No }
+    }
+
+    /// It has no cgroup that can be known by its id.
+    pub(super) fn has_no_cgroup(&mut self) {
+        self.place = Place::None;
+        self.seen.missing = Some(MissingFigures::NoCgroup);
+        self.is_changed = true;
     }
 
     /// Its cgroup is this one. `pid`: its first process by the daemon, whose end is waited for if the group itself has none, but those
@@ -250,13 +276,14 @@ impl Followed {
         true
     }
 
-    /// A process whose end was waited for has ended by `at_ns`, CLOCK_MONOTONIC nanoseconds. Reads the cgroup at once.
-    pub(super) fn process_ended(&mut self, at_ns: u64, root: &ProcRoot) {
+    /// A process whose end was waited for has ended by `at_ns`, CLOCK_MONOTONIC nanoseconds. Reads the cgroup at once. `most`: as for
+    /// [`Self::found`].
+    pub(super) fn process_ended(&mut self, at_ns: u64, root: &ProcRoot, most: usize) {
         let is_read = self.read();
         let Place::Found { group, processes } = &mut self.place else { return };
         processes.retain(|process| !has_ended(process));
         if processes.is_empty() {
-            *processes = first_processes(group, root, MOST_WAITED_FOR);
+            *processes = first_processes(group, root, most);
         }
         if processes.is_empty() {
             self.over(at_ns, is_read);
@@ -346,7 +373,8 @@ mod tests {
 
         /// A container after these events, which happened at 1, 2, 3 ...
         fn after(&self, events: &[What]) -> Followed {
-            let mut followed = Followed::new(ContainerDaemon::Docker, &self.event(1, What::Created));
+            let mut followed = Followed::of_event(ContainerDaemon::Docker, &self.event(1, What::Created));
+            followed.is_wanted = true;
             for (at_ns, what) in (1..).zip(events) {
                 self.apply(&mut followed, at_ns, *what);
             }
@@ -373,7 +401,7 @@ mod tests {
         assert_eq!((followed.seen.cpu_us, followed.seen.peak_bytes), (Some(5), Some(10)));
         made.end();
         made.counts(70, 80, "");
-        followed.process_ended(9, &made.root);
+        followed.process_ended(9, &made.root, 1);
         made.remove();
         made.apply(&mut followed, 10, What::Ended(Some(3)));
         let seen = &followed.seen;

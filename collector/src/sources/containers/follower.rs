@@ -16,7 +16,7 @@ use super::event::{self, Event, What};
 use super::followed::{Followed, Located, Place};
 use super::reply::{More, Reply};
 use super::shared::Shared;
-use crate::model::containers::{ContainerDaemon, ContainerSeen, MOST_CONTAINERS, MissingFigures};
+use crate::model::containers::{ContainerDaemon, ContainerSeen, ContainerWish, MOST_CONTAINERS};
 use crate::sources::cgroup::container::CountedGroup;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
@@ -62,7 +62,9 @@ pub(super) struct Follower {
     has_answered: bool,
     /// The daemon's events. `None`: it can't be reached now.
     events: Option<Reply>,
+    /// Those that the daemon told of. Of others than the wanted ones, only the events are taken in.
     containers: BTreeMap<String, Followed>,
+    wishes: Vec<ContainerWish>,
     /// Which of the usual places the first cgroup was in. Those of a daemon are in the same one, so the others are not looked at.
     layout: Option<usize>,
     /// Questions for the first process of a container, by its id, and until when an answer is waited for.
@@ -89,6 +91,7 @@ impl Follower {
             has_answered: false,
             events: None,
             containers: BTreeMap::new(),
+            wishes: Vec::new(),
             layout: None,
             questions: Vec::new(),
             cidfiles: Vec::new(),
@@ -97,10 +100,9 @@ impl Follower {
             start,
         };
         for seen in std::mem::take(&mut follower.start.known) {
-            let mut followed = Followed::known(seen);
-            if followed.seen.ended_ns.is_none() {
-                followed.look_for(candidates(&follower.start, None, &followed.seen.id));
-            }
+            let mut followed = Followed::new(seen);
+            let id = followed.seen.id.clone();
+            followed.want(|| candidates(&follower.start, None, &id));
             follower.containers.insert(followed.seen.id.clone(), followed);
         }
         follower
@@ -112,6 +114,7 @@ impl Follower {
         loop {
             let orders = self.shared.take_orders();
             self.cidfiles.extend(orders.cidfiles);
+            self.take_wishes(orders.wishes);
             if let Some(deadline) = orders.end_by {
                 self.finish(deadline);
                 return;
@@ -157,8 +160,9 @@ impl Follower {
                 Ready::Reply => has_reply = true,
                 // Before all else: the cgroup is about to be removed.
                 Ready::Process(id) => {
+                    let most = MOST_PROCESSES.saturating_sub(self.open_processes());
                     if let Some(followed) = self.containers.get_mut(&id) {
-                        followed.process_ended(clock::monotonic_ns(), &self.start.root);
+                        followed.process_ended(clock::monotonic_ns(), &self.start.root, most);
                     }
                 }
             }
@@ -264,8 +268,8 @@ impl Follower {
     fn apply(&mut self, event: &Event) {
         let id = &event.id;
         let begins = matches!(event.what, What::Created | What::Started | What::ExecBegins);
-        if begins && self.containers.len() < MOST_CONTAINERS && !self.containers.contains_key(id) {
-            self.containers.insert(id.clone(), Followed::new(self.start.daemon, event));
+        if begins && !self.containers.contains_key(id) {
+            self.add(event);
         }
         let (realtime_ns, now_ns) = (clock::realtime_ns(), clock::monotonic_ns());
         let at_ns = now_ns.saturating_sub(realtime_ns.saturating_sub(event.at_ns));
@@ -274,6 +278,29 @@ impl Follower {
         if event.what == What::Created {
             self.take_cidfiles();
         }
+    }
+
+    /// Begins to follow the container of an event, if it is a wanted one. Those that are not make room for it where they have ended.
+    fn add(&mut self, event: &Event) {
+        if self.containers.len() >= MOST_CONTAINERS {
+            self.containers.retain(|_, known| known.is_wanted || known.seen.ended_ns.is_none());
+        }
+        if self.containers.len() < MOST_CONTAINERS {
+            let mut followed = Followed::of_event(self.start.daemon, event);
+            followed.is_wanted = self.wishes.iter().any(|wish| wish.means(&followed.seen));
+            self.containers.insert(event.id.clone(), followed);
+        }
+    }
+
+    /// Takes in further wishes. A container that one of them means can be there already.
+    fn take_wishes(&mut self, wishes: Vec<ContainerWish>) {
+        for followed in self.containers.values_mut() {
+            if wishes.iter().any(|wish| wish.means(&followed.seen)) {
+                let id = followed.seen.id.clone();
+                followed.want(|| candidates(&self.start, self.layout, &id));
+            }
+        }
+        self.wishes.extend(wishes);
     }
 
     /// Looks for the cgroups that are not known yet. Where one is not in a usual place, asks the daemon for a process in it.
@@ -317,8 +344,10 @@ impl Follower {
                 Some(_) if !matches!(followed.place, Place::Wanted { .. }) => {}
                 Some(Some(group)) => followed.found(group, pid, &self.start.root, most),
                 Some(None) => {
-                    followed.seen.missing = Some(MissingFigures::NoCgroup);
-                    followed.is_changed = true;
+                    let is_alive = pid.is_some_and(|pid| self.start.root.read(pid, "cgroup").is_some());
+                    if is_alive {
+                        followed.has_no_cgroup();
+                    }
                 }
                 None if more == More::Yes => self.questions.push((id, until, reply)),
                 None => {}
@@ -328,23 +357,24 @@ impl Follower {
 
     /// Looks into the files of `--cidfile`. A client writes such a file once the container is created.
     fn take_cidfiles(&mut self) {
-        let (containers, user) = (&mut self.containers, self.start.user);
+        let (containers, start, layout) = (&mut self.containers, &self.start, self.layout);
         self.cidfiles.retain(|file| {
-            let id = id_in(Path::new(file), user).unwrap_or_default();
-            let Some(followed) = containers.get_mut(id.trim()) else { return true };
+            let id = id_in(Path::new(file), start.user).unwrap_or_default();
+            let id = id.trim();
+            let Some(followed) = containers.get_mut(id) else { return true };
             followed.seen.cidfile = Some(file.clone());
             followed.is_changed = true;
+            followed.want(|| candidates(start, layout, id));
             false
         });
     }
 
     /// Hands on what has changed.
     fn hand_on(&mut self) {
-        let changed = self
-            .containers
-            .values_mut()
-            .filter_map(|followed| std::mem::take(&mut followed.is_changed).then(|| followed.seen.clone()));
-        let changed: Vec<ContainerSeen> = changed.collect();
+        let wanted = self.containers.values_mut().filter(|followed| followed.is_wanted);
+        let changed: Vec<ContainerSeen> = wanted
+            .filter_map(|followed| std::mem::take(&mut followed.is_changed).then(|| followed.seen.clone()))
+            .collect();
         if !changed.is_empty() {
             self.shared.hand_on(changed);
         }
@@ -379,6 +409,52 @@ fn id_in(path: &Path, user: User) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::cgroup::tests::tree;
+
+    // Requirement: SEE-144
+    #[test]
+    fn only_containers_that_a_call_can_mean_are_read_and_told_of() {
+        let (_directory, root) = tree("", "30 20 0:26 / TOP/fs rw - cgroup2 cgroup2 rw\n");
+        let start = Start {
+            daemon: ContainerDaemon::Docker,
+            root,
+            user: User::this(),
+            sockets: Vec::new(),
+            since_ns: 0,
+            known: Vec::new(),
+        };
+        let mut follower = Follower::new(start, Arc::new(Shared::new().unwrap()));
+        let mut now_ns = 0;
+        let mut tell = |follower: &mut Follower, number: usize, image: &str, what| {
+            now_ns += 1;
+            let (id, name, image) = (format!("{number:064}"), format!("n{number}"), image.to_owned());
+            follower.apply(&Event { at_ns: now_ns, id, name, image, compose: None, what });
+            follower.hand_on();
+        };
+        let told = |follower: &Follower| -> Vec<String> {
+            follower.shared.take().1.into_iter().map(|seen| seen.name).collect()
+        };
+        follower.take_wishes(vec![ContainerWish::Image("i".into())]);
+        for (number, image) in [(1, "i"), (2, "of_others")] {
+            tell(&mut follower, number, image, What::Created);
+            tell(&mut follower, number, image, What::ExecBegins);
+        }
+        let is_looked_for = |follower: &Follower| -> Vec<bool> {
+            let all = follower.containers.values();
+            all.map(|followed| matches!(followed.place, Place::Wanted { .. })).collect()
+        };
+        assert_eq!((told(&follower), is_looked_for(&follower)), (vec!["n1".to_owned()], vec![true, false]));
+        follower.take_wishes(vec![ContainerWish::Named("n2".into())]);
+        follower.hand_on();
+        assert_eq!((told(&follower), is_looked_for(&follower)), (vec!["n2".to_owned()], vec![true, true]));
+        // Those of others take no room once they have ended.
+        for number in 3..2 * MOST_CONTAINERS {
+            tell(&mut follower, number, "of_others", What::Created);
+            tell(&mut follower, number, "of_others", What::Ended(None));
+        }
+        tell(&mut follower, 2 * MOST_CONTAINERS, "i", What::Created);
+        assert_eq!(told(&follower), [format!("n{}", 2 * MOST_CONTAINERS)]);
+    }
 
     // Requirement: SEE-136
     #[test]

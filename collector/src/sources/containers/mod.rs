@@ -1,8 +1,8 @@
 //! Containers that a daemon runs for calls of the tree, such as `docker run`. They are no processes of the tree, so the daemon's events
 //! and their cgroups tell what they used.
 //!
-//! Nothing is done before a call of the tree asks a daemon for a container. From then on, a thread follows all containers that the daemon
-//! starts: its events don't say for whom. The core concludes which ones belong to the tree.
+//! Nothing is done before a call of the tree asks a daemon for a container. From then on, a thread reads the daemon's events, which don't say
+//! for whom it starts a container. The thread follows those that a call can have meant, and the core concludes which ones belong to the tree.
 
 mod event;
 mod followed;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use follower::{Follower, Start};
 use shared::Shared;
 
-use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState};
+use crate::model::containers::{ContainerDaemon, ContainerSeen, DaemonState, WantedContainers};
 use crate::model::observation::Observation;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
@@ -45,8 +45,27 @@ struct Worker {
     daemon: ContainerDaemon,
     /// `None`: the thread could not be started.
     shared: Option<Arc<Shared>>,
+    /// How many of the run's wishes it knows.
+    wishes: usize,
     /// How many files of `--cidfile` it knows.
     cidfiles: usize,
+}
+
+impl Worker {
+    /// Tells the thread what is wanted since the last call.
+    fn order(&mut self, wanted: &WantedContainers) {
+        let Some(shared) = &self.shared else { return };
+        let wishes = wanted.wishes.get(self.wishes..).unwrap_or_default();
+        let cidfiles = wanted.cidfiles.get(self.cidfiles..).unwrap_or_default();
+        let own = || wishes.iter().filter(|(daemon, _)| *daemon == self.daemon).map(|(_, wish)| wish.clone());
+        if own().next().is_some() || !cidfiles.is_empty() {
+            shared.order(|orders| {
+                orders.wishes.extend(own());
+                orders.cidfiles.extend_from_slice(cidfiles);
+            });
+        }
+        (self.wishes, self.cidfiles) = (wanted.wishes.len(), wanted.cidfiles.len());
+    }
 }
 
 impl ContainerMonitor {
@@ -60,29 +79,26 @@ impl ContainerMonitor {
         notes::after(self.notes.as_deref()?, read_bytes)
     }
 
-    /// Follows the daemons that the tree has asked by now. Returns what was seen since the last call. `cidfiles`: files into which
-    /// clients write the id of a container. `known` gives the containers of a daemon that an earlier collector knew.
+    /// Follows the containers that the tree can have asked for by now. Returns what was seen since the last call. `known` gives the
+    /// containers of a daemon that an earlier collector knew.
     pub(crate) fn exchange(
         &mut self,
-        (daemons, cidfiles): (&[ContainerDaemon], &[String]),
+        wanted: &WantedContainers,
         known: impl Fn(ContainerDaemon) -> Vec<ContainerSeen>,
     ) -> Vec<Observation> {
         let mut observations = Vec::new();
-        for daemon in daemons {
+        for (daemon, _) in &wanted.wishes {
             if !self.workers.iter().any(|worker| worker.daemon == *daemon) {
                 let shared = self.start(*daemon, known(*daemon));
                 if let Err(reason) = &shared {
                     observations.push(state(*daemon, Err(reason.clone())));
                 }
-                self.workers.push(Worker { daemon: *daemon, shared: shared.ok(), cidfiles: 0 });
+                self.workers.push(Worker { daemon: *daemon, shared: shared.ok(), wishes: 0, cidfiles: 0 });
             }
         }
         for worker in &mut self.workers {
+            worker.order(wanted);
             let Some(shared) = &worker.shared else { continue };
-            if let Some(new) = cidfiles.get(worker.cidfiles..).filter(|new| !new.is_empty()) {
-                shared.order(|orders| orders.cidfiles.extend_from_slice(new));
-                worker.cidfiles = cidfiles.len();
-            }
             observations.extend(taken(worker.daemon, shared));
         }
         observations

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::model::containers::{ContainerSeen, DaemonState};
+use crate::model::containers::{ContainerSeen, ContainerWish, DaemonState};
 
 /// See the module.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ struct Told {
 /// What the loop wants of the thread.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
+    /// Further containers that are to be followed.
+    pub(super) wishes: Vec<ContainerWish>,
     /// New files of `--cidfile`.
     pub(super) cidfiles: Vec<String>,
     /// The run is over. The thread takes in what is there, at most until then.

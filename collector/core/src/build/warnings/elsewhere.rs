@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::MOST_NAMED;
 use crate::build::Inputs;
-use crate::build::containers::edited_cpu_s;
+use crate::build::containers::{OF_NO_NAME, edited_cpu_s};
 use crate::model::config::{OtherNodes, ReportConfig};
 use crate::model::containers::NotTracked;
 use crate::model::report::{ElsewhereKind, Report};
@@ -73,7 +73,8 @@ pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
     reasons.dedup();
     let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
     started(report, ElsewhereKind::Container, "containers of", |programs| {
-        let program = programs.iter().find(|program| ["docker", "nerdctl"].contains(*program));
+        let has_name = reasons != [OF_NO_NAME];
+        let program = programs.iter().find(|program| has_name && ["docker", "nerdctl"].contains(*program));
         let inspect = program.map_or(String::new(), |program| {
             format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
         });

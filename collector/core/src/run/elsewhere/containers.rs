@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Options, Value, is_one_of, no_value_if_among, value_if_among};
 use super::{CUT, client};
-use crate::model::containers::ContainerDaemon;
+use crate::model::containers::{ContainerDaemon, ContainerWish, WantedContainers};
 
 /// What a call has the daemon do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +105,21 @@ impl ContainerCall {
             end_ns: lifetime.1,
         }
     }
+
+    /// The containers that can be the call's, by what its arguments say. One that is named in the file of `--cidfile` can be, too.
+    pub(crate) fn wishes(&self) -> Vec<ContainerWish> {
+        match self.act {
+            Act::Run if self.is_compose => vec![ContainerWish::Compose(self.project.clone())],
+            Act::Run => {
+                let name = self.name.clone().map(ContainerWish::Named);
+                let image = || self.targets.first().cloned().map(ContainerWish::Image);
+                vec![name.or_else(image).unwrap_or(ContainerWish::All)]
+            }
+            Act::Start | Act::Exec => self.targets.iter().cloned().map(ContainerWish::Named).collect(),
+            Act::Compose => vec![ContainerWish::Compose(self.project.clone())],
+            Act::Other => Vec::new(),
+        }
+    }
 }
 
 /// The daemon that a client of this name asks.
@@ -112,43 +127,21 @@ fn daemon_of(program: &str) -> ContainerDaemon {
     if program.starts_with("podman") { ContainerDaemon::Podman } else { ContainerDaemon::Docker }
 }
 
-/// The daemons whose containers are to be followed, since a call of the tree asked one.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AskedDaemons {
-    pub(crate) daemons: Vec<ContainerDaemon>,
-    /// The files into which clients write the id of the container (`--cidfile`), with absolute paths. It is not known where a relative one
-    /// leads.
-    pub(crate) cidfiles: Vec<String>,
-}
-
-/// Maximum number of files with the id of a container that are looked for.
-const MOST_CIDFILES: usize = 100;
-
-impl AskedDaemons {
-    /// Notes that a process of the tree asks this daemon for a container.
-    pub(crate) fn add(&mut self, daemon: ContainerDaemon) {
-        if !self.daemons.contains(&daemon) {
-            self.daemons.push(daemon);
-        }
-    }
-
-    /// Notes the daemon that a process with these arguments asks for a container, if it does.
+impl WantedContainers {
+    /// Notes the containers that a process with these arguments asks a daemon for, if it does.
     pub(crate) fn note(&mut self, args: &[String]) {
         let Some((program, args)) = client(args) else { return };
-        let call = call(program, args);
-        let is_cut = args.last().is_some_and(|last| last == CUT);
-        let is_likely = || is_cut && is_one_of(program, "docker docker-compose nerdctl podman-remote");
-        if call.is_none() && !is_likely() {
+        let Some(call) = call(program, args) else {
+            let is_cut = args.last().is_some_and(|last| last == CUT);
+            if is_cut && is_one_of(program, "docker docker-compose nerdctl podman-remote") {
+                self.add(daemon_of(program), ContainerWish::All);
+            }
             return;
-        }
-        self.add(daemon_of(program));
-        let cidfile = call.and_then(|call| call.cidfile);
-        let cidfile = cidfile.filter(|path| path.starts_with('/') && path.len() <= MOST_OF_PATH);
-        if let Some(path) = cidfile
-            && self.cidfiles.len() < MOST_CIDFILES
-            && !self.cidfiles.iter().any(|known| known == path)
-        {
-            self.cidfiles.push(path.to_owned());
+        };
+        let call = ContainerCall::new(program, &call, (0, None));
+        call.wishes().into_iter().for_each(|wish| self.add(call.daemon, wish));
+        if let Some(path) = call.cidfile.filter(|path| path.starts_with('/')) {
+            self.add_cidfile(&path);
         }
     }
 }
@@ -271,21 +264,31 @@ mod tests {
     // Requirement: SEE-132
     #[test]
     fn only_calls_that_start_containers_ask_a_daemon() {
-        let mut asked = AskedDaemons::default();
-        for line in
-            ["docker ps", "ssh n2 docker run a", "podman run a", "bash -c docker", "docker run --help"]
-        {
-            asked.note(&words(line));
+        let mut wanted = WantedContainers::default();
+        for line in [
+            "docker ps",
+            "ssh n2 docker run a",
+            "podman run a",
+            "bash -c docker",
+            "docker run --help",
+            "docker build .",
+        ] {
+            wanted.note(&words(line));
         }
-        assert_eq!(asked, AskedDaemons::default());
+        assert_eq!(wanted, WantedContainers::default());
         for line in ["/c", "/c", "relative"].map(|file| format!("docker run --cidfile {file} a")) {
-            asked.note(&words(&line));
+            wanted.note(&words(&line));
         }
-        asked.note(&words("podman-remote exec w ls"));
-        assert_eq!(asked.daemons, [ContainerDaemon::Docker, ContainerDaemon::Podman]);
-        assert_eq!(asked.cidfiles, ["/c"]);
-        let mut asked = AskedDaemons::default();
-        asked.note(&["docker".to_owned(), CUT.to_owned()]);
-        assert_eq!(asked.daemons, [ContainerDaemon::Docker]);
+        wanted.note(&words("podman-remote exec w ls"));
+        let [docker, podman] = [ContainerDaemon::Docker, ContainerDaemon::Podman];
+        let image = (docker, ContainerWish::Image("a".into()));
+        assert_eq!(wanted.wishes, [image, (podman, ContainerWish::Named("w".into()))]);
+        assert_eq!(wanted.cidfiles, ["/c"]);
+        let mut wanted = WantedContainers::default();
+        for line in [["docker", CUT], ["docker", "start"]] {
+            wanted.note(&line.map(str::to_owned));
+        }
+        wanted.note(&words("docker start a"));
+        assert_eq!(wanted.wishes, [(docker, ContainerWish::All)]);
     }
 }

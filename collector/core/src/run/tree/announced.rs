@@ -55,7 +55,7 @@ impl Tree {
     /// Announces the command as the program of the process with this pid, which began at `at_ns`, CLOCK_MONOTONIC nanoseconds.
     pub(super) fn announce_command(&mut self, key: Key, at_ns: u64) {
         let mut args = std::mem::take(&mut self.command);
-        self.asked_daemons.note(&args);
+        self.wanted_containers.note(&args);
         if let Some(program) = args.first_mut() {
             *program = base_name(program).to_owned();
             self.announced.insert(key, Announced { at_ns, args, user: None, started_by: None });
@@ -64,7 +64,7 @@ impl Tree {
 
     /// Applies a PROGRAM, written at `at_ns` (CLOCK_MONOTONIC nanoseconds), about the process `key`.
     pub(super) fn announce(&mut self, key: Key, args: Vec<String>, user: Option<u32>, at_ns: u64) {
-        self.asked_daemons.note(&args);
+        self.wanted_containers.note(&args);
         if self.announced.len() < MAX_ANNOUNCED || self.announced.contains_key(&key) {
             // Asked now, since the starter may exec another program before this process leaves the tree.
             let process = self.youngest_alive(key).and_then(|id| self.processes.get(&id));

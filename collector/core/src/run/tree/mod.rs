@@ -62,7 +62,7 @@ pub use rusage::Rusage;
 pub(crate) use summary::MissingRam;
 pub use summary::ProcessSummary;
 
-use crate::run::elsewhere::containers::AskedDaemons;
+use crate::model::containers::WantedContainers;
 use announced::Announced;
 use before::IoBefore;
 use by_state::ByState;
@@ -138,8 +138,8 @@ pub struct Tree {
     over_before: Vec<OverBefore>,
     /// What PROGRAM records told of programs before they ran.
     announced: FxHashMap<Key, Announced>,
-    /// The daemons that processes of the tree ask for containers.
-    pub(crate) asked_daemons: AskedDaemons,
+    /// The containers that processes of the tree ask daemons for.
+    pub(crate) wanted_containers: WantedContainers,
     /// The command and its arguments, until its pid is known.
     command: Vec<String>,
     /// The tasks of a pipeline.
