@@ -464,6 +464,10 @@ mod tests {
         assert_eq!((followed.seen.cpu_us, followed.seen.is_lower_bound), (Some(5), true));
         let followed = made.after(&[What::Created, What::Started, What::Ended(Some(0))]);
         assert_eq!((followed.seen.cpu_us, followed.seen.missing), (None, Some(MissingFigures::TooShort)));
+        let mut followed = made.after(&[What::Created, What::Started]);
+        followed.has_no_cgroup();
+        made.apply(&mut followed, 10, What::Ended(Some(0)));
+        assert_eq!(followed.seen.missing, Some(MissingFigures::NoCgroup));
         made.end();
     }
 
