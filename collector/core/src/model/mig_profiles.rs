@@ -8,18 +8,10 @@ const CENTI_GIB: u64 = (1 << 30) / 100;
 pub struct Profile {
     /// Its name.
     pub name: &'static str,
-    /// Its part of the card's SMs, sevenths (of an A30 and an RTX PRO 6000, fourths).
+    /// Its part of the card's SMs, sevenths (of an A30 and an RTX PRO 6000, fourths): the number with which its name begins.
     pub slices: u32,
-    /// Memory that programs can use, hundredths of a GiB. Its name tells more than there is. Some are from listings of `nvidia-smi mig
-    /// -lgip`. The others are 0.88 of the number in the name, the least part in such a listing.
-    centi_gib: u64,
-}
-
-impl Profile {
     /// Memory that programs can use, bytes.
-    pub fn usable_bytes(&self) -> u64 {
-        self.centi_gib * CENTI_GIB
-    }
+    pub usable_bytes: u64,
 }
 
 /// A card that can be divided.
@@ -33,100 +25,47 @@ pub struct Card {
     gib: (u64, u64),
     /// Of how many slices it is.
     pub slices: u32,
-    /// Its profiles, the smallest memory first, without the whole card.
-    pub profiles: &'static [Profile],
+    /// Its profiles, the smallest memory first, without the whole card. Each with the memory that programs can use, hundredths of a GiB:
+    /// its name tells more than there is. Some are from listings of `nvidia-smi mig -lgip`. The others are 0.88 of the number in the
+    /// name, the least part in such a listing.
+    profiles: &'static str,
 }
 
-const fn profile(name: &'static str, slices: u32, centi_gib: u64) -> Profile {
-    Profile { name, slices, centi_gib }
+const fn card_of(
+    name: &'static str,
+    model: &'static str,
+    gib: (u64, u64),
+    slices: u32,
+    profiles: &'static str,
+) -> Card {
+    Card { name, model, gib, slices, profiles }
 }
-
-const OF_80_GB: &[Profile] = &[
-    profile("1g.10gb", 1, 950),
-    profile("2g.20gb", 2, 1950),
-    profile("3g.40gb", 3, 3925),
-    profile("4g.40gb", 4, 3925),
-];
 
 /// All cards.
 const CARDS: [Card; 9] = [
-    Card {
-        name: "A30",
-        model: "A30",
-        gib: (22, 24),
-        slices: 4,
-        profiles: &[profile("1g.6gb", 1, 528), profile("2g.12gb", 2, 1056)],
-    },
-    Card {
-        name: "A100 40 GB",
-        model: "A100",
-        gib: (38, 40),
-        slices: 7,
-        profiles: &[
-            profile("1g.5gb", 1, 475),
-            profile("2g.10gb", 2, 950),
-            profile("3g.20gb", 3, 1950),
-            profile("4g.20gb", 4, 1950),
-        ],
-    },
-    Card { name: "A100 80 GB", model: "A100", gib: (78, 80), slices: 7, profiles: OF_80_GB },
-    Card { name: "H100 80 GB", model: "H100", gib: (78, 80), slices: 7, profiles: OF_80_GB },
-    Card {
-        name: "H100 94 GB",
-        model: "H100",
-        gib: (91, 94),
-        slices: 7,
-        profiles: &[
-            profile("1g.12gb", 1, 1062),
-            profile("2g.24gb", 2, 2112),
-            profile("3g.47gb", 3, 4136),
-            profile("4g.47gb", 4, 4136),
-        ],
-    },
-    Card {
-        name: "H100 96 GB",
-        model: "GH200",
-        gib: (93, 96),
-        slices: 7,
-        profiles: &[
-            profile("1g.12gb", 1, 1075),
-            profile("2g.24gb", 2, 2300),
-            profile("3g.48gb", 3, 4650),
-            profile("4g.48gb", 4, 4650),
-        ],
-    },
-    Card {
-        name: "H200",
-        model: "H200",
-        gib: (138, 141),
-        slices: 7,
-        profiles: &[
-            profile("1g.18gb", 1, 1600),
-            profile("2g.35gb", 2, 3080),
-            profile("3g.71gb", 3, 6980),
-            profile("4g.71gb", 4, 6980),
-        ],
-    },
-    Card {
-        name: "B200",
-        model: "B200",
-        gib: (176, 192),
-        slices: 7,
-        profiles: &[
-            profile("1g.23gb", 1, 2024),
-            profile("2g.45gb", 2, 3960),
-            profile("3g.90gb", 3, 7920),
-            profile("4g.90gb", 4, 7920),
-        ],
-    },
-    Card {
-        name: "RTX PRO 6000",
-        model: "6000",
-        gib: (94, 96),
-        slices: 4,
-        profiles: &[profile("1g.24gb", 1, 2112), profile("2g.48gb", 2, 4224)],
-    },
+    card_of("A30", "A30", (22, 24), 4, "1g.6gb 528, 2g.12gb 1056"),
+    card_of("A100 40 GB", "A100", (38, 40), 7, "1g.5gb 475, 2g.10gb 950, 3g.20gb 1950, 4g.20gb 1950"),
+    card_of("A100 80 GB", "A100", (78, 80), 7, OF_80_GB),
+    card_of("H100 80 GB", "H100", (78, 80), 7, OF_80_GB),
+    card_of("H100 94 GB", "H100", (91, 94), 7, "1g.12gb 1062, 2g.24gb 2112, 3g.47gb 4136, 4g.47gb 4136"),
+    card_of("H100 96 GB", "GH200", (93, 96), 7, "1g.12gb 1075, 2g.24gb 2300, 3g.48gb 4650, 4g.48gb 4650"),
+    card_of("H200", "H200", (138, 141), 7, "1g.18gb 1600, 2g.35gb 3080, 3g.71gb 6980, 4g.71gb 6980"),
+    card_of("B200", "B200", (176, 192), 7, "1g.23gb 2024, 2g.45gb 3960, 3g.90gb 7920, 4g.90gb 7920"),
+    card_of("RTX PRO 6000", "6000", (94, 96), 4, "1g.24gb 2112, 2g.48gb 4224"),
 ];
+
+const OF_80_GB: &str = "1g.10gb 950, 2g.20gb 1950, 3g.40gb 3925, 4g.40gb 3925";
+
+impl Card {
+    /// Its profiles, the smallest memory first.
+    pub fn profiles(&self) -> impl Iterator<Item = Profile> {
+        self.profiles.split(", ").filter_map(|row| {
+            let (name, centi_gib) = row.split_once(' ')?;
+            let slices = name.split_once('g')?.0.parse().ok()?;
+            Some(Profile { name, slices, usable_bytes: centi_gib.parse::<u64>().ok()? * CENTI_GIB })
+        })
+    }
+}
 
 /// Finds the card with this product name and memory. `None`: it is none of these, or cannot be divided.
 pub fn card(product: &str, memory_bytes: u64) -> Option<&'static Card> {
@@ -156,8 +95,21 @@ mod tests {
         assert_eq!(found("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887), Some("RTX PRO 6000"));
         assert_eq!(found("NVIDIA RTX 6000 Ada Generation", 49_140), None);
         assert_eq!(found("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864), None, "a part of one");
+    }
+
+    #[test]
+    fn profiles_of_all_cards_are_known_the_smallest_first() {
         for card in &CARDS {
-            assert!(card.profiles.windows(2).all(|pair| pair[0].usable_bytes() <= pair[1].usable_bytes()));
+            let profiles: Vec<_> = card.profiles().collect();
+            assert_eq!(profiles.len(), card.profiles.split(',').count(), "{}", card.name);
+            assert!(
+                profiles.iter().all(|profile| (1..=card.slices).contains(&profile.slices)),
+                "{}",
+                card.name
+            );
+            assert!(profiles.is_sorted_by_key(|profile| profile.usable_bytes), "{}", card.name);
         }
+        let a100 = CARDS[1].profiles().next();
+        assert_eq!(a100, Some(Profile { name: "1g.5gb", slices: 1, usable_bytes: 475 * CENTI_GIB }));
     }
 }

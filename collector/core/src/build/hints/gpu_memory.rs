@@ -73,13 +73,13 @@ fn mig_profile(gpu: &GpuDevice, wanted_bytes: u64) -> Option<MigProfileHint> {
         let sms = gpu.activity.mean_sm_percent?.min(busy) / busy;
         (sms * Policy::MEMORY_FACTOR * f64::from(card.slices)).ceil()
     };
-    let has_room = |profile: &&mig_profiles::Profile| {
-        profile.usable_bytes() >= wanted_bytes && f64::from(profile.slices) >= slices
+    let has_room = |profile: &mig_profiles::Profile| {
+        profile.usable_bytes >= wanted_bytes && f64::from(profile.slices) >= slices
     };
-    card.profiles.iter().find(has_room).map(|profile| MigProfileHint {
+    card.profiles().find(has_room).map(|profile| MigProfileHint {
         profile: profile.name.to_owned(),
         card: card.name.to_owned(),
-        usable_bytes: profile.usable_bytes(),
+        usable_bytes: profile.usable_bytes,
         sm_percent: f64::from(profile.slices) / f64::from(card.slices) * 100.0,
     })
 }
