@@ -200,6 +200,7 @@ impl<'a> OfRun<'a> {
             usage: run.own_usage.minus(&of_tasks.usage),
             unattributed_us: run.unattributed_us.saturating_sub(of_tasks.unattributed_us),
             is_cpu_known: coverage.exact + coverage.sampled > 0,
+            // `io` asks whether that of the run is known.
             is_io_known: true,
         };
         self.rest(TaskId::WORKFLOW, &sums)
@@ -209,25 +210,14 @@ impl<'a> OfRun<'a> {
     fn rest(&self, id: TaskId, sums: &Sums) -> TaskUsage {
         TaskUsage {
             id: id.0,
-            kind: None,
             name: if id == TaskId::WORKFLOW { WORKFLOW } else { OTHER_TASKS }.to_owned(),
-            tasks: None,
-            parent: None,
-            start_s: None,
-            wall_s: None,
             processes: sums.processes,
             starts: sums.starts,
             failed_starts: sums.failed,
             still_running: sums.still_running,
             cpu_s: sums.cpu_s(),
-            peak_ram_bytes: None,
-            peak_quality: Quality::Unknown,
-            gpu_ram_bytes: None,
             io: self.io(sums),
-            exit: Exit::default(),
-            why: None,
-            with_nested: None,
-            node: None,
+            ..TaskUsage::default()
         }
     }
 

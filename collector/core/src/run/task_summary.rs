@@ -67,7 +67,6 @@ pub(crate) fn usage(id: TaskId, task: &TaskEntry, totals: &TaskTotals, run_start
         id: id.0,
         kind: Some(task.kind),
         name: task.name.to_string(),
-        tasks: None,
         parent: Some(task.parent.0).filter(|_| task.parent != TaskId::WORKFLOW),
         start_s: Some(task.start_ns.saturating_sub(run_start_ns) as f64 / 1e9),
         wall_s: Some(totals.end_ns.saturating_sub(task.start_ns) as f64 / 1e9),
@@ -85,8 +84,7 @@ pub(crate) fn usage(id: TaskId, task: &TaskEntry, totals: &TaskTotals, run_start
         },
         exit: last.map(|last| last.exit).unwrap_or_default(),
         why: last.and_then(|last| why(last, totals.killed.as_ref())),
-        with_nested: None,
-        node: None,
+        ..TaskUsage::default()
     }
 }
 

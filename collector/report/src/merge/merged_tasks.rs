@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 
 use super::head::cut;
-use crate::model::quality::Quality;
-use crate::model::report::{Exit, OTHER_TASKS, Report, TaskIo, TaskUsage, WORKFLOW};
+use crate::model::report::{OTHER_TASKS, Report, TaskIo, TaskUsage, WORKFLOW};
 use crate::model::sorting::Sorting;
 
 /// How many tasks are listed: as many as in the report of one node.
@@ -90,25 +89,13 @@ fn all_of(report: &Report) -> TaskUsage {
 fn empty(id: u32, name: &str) -> TaskUsage {
     TaskUsage {
         id,
-        kind: None,
         name: name.to_owned(),
         tasks: Some(0),
-        parent: None,
-        start_s: None,
-        wall_s: None,
-        processes: 0,
         starts: Some(0),
         failed_starts: Some(0),
-        still_running: 0,
         cpu_s: Some(0.0),
-        peak_ram_bytes: None,
-        peak_quality: Quality::Unknown,
-        gpu_ram_bytes: None,
         io: TaskIo { read_bytes: Some(0), write_bytes: Some(0) },
-        exit: Exit::default(),
-        why: None,
-        with_nested: None,
-        node: None,
+        ..TaskUsage::default()
     }
 }
 

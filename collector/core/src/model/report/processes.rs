@@ -73,7 +73,7 @@ pub struct CommandUsage {
 }
 
 /// What processes themselves passed by read and write calls, without their children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandCalls {
     /// Passed by their own read calls, pipes and cached files included: see `io.read_call_bytes`.
@@ -87,19 +87,6 @@ pub struct CommandCalls {
     /// How these four are known: `sampled`: at least, by readings once a second; `bound`: at most, with what a parent's short threads or
     /// unseen children did.
     pub quality: Quality,
-}
-
-impl Default for CommandCalls {
-    /// Unknown figures.
-    fn default() -> Self {
-        Self {
-            read_call_bytes: None,
-            write_call_bytes: None,
-            read_calls: None,
-            write_calls: None,
-            quality: Quality::Unknown,
-        }
-    }
 }
 
 /// A process that is reported singly.

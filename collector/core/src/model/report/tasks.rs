@@ -12,7 +12,7 @@ pub const WORKFLOW: &str = "(workflow)";
 pub const OTHER_TASKS: &str = "(others)";
 
 /// What the processes of one task used, without those of the tasks within it. The sums over all entries are those of the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TaskUsage {
     /// Its number in this run. 0 is `(workflow)`: processes in no task. 1 is `(others)`: tasks without an entry.
