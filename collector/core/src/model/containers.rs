@@ -12,9 +12,10 @@ pub const MOST_OF_NOTES: u64 = 1 << 20;
 const MOST_APPLIED: usize = 16;
 
 /// The daemon that a client asks to start containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ContainerDaemon {
     /// dockerd, or what answers on its socket.
+    #[default]
     Docker,
     /// `podman system service`.
     Podman,

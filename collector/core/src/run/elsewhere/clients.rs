@@ -7,10 +7,10 @@ use crate::model::report::ElsewhereKind::{self, Container, Host, Job, Pod, Unit}
 use crate::model::ssh;
 
 /// What a call starts elsewhere.
-pub(super) struct Started<'a> {
+pub(super) struct Started {
     pub(super) kind: ElsewhereKind,
     /// The image or container, host, unit or pod, if the arguments name it.
-    pub(super) target: Option<&'a str>,
+    pub(super) target: Option<String>,
 }
 
 /// Programs that copy files by ssh. What they start on the other host is only the other side of the copy.
@@ -18,7 +18,7 @@ pub(super) const COPIES: &str = "git git-lfs rsync scp sftp sshfs hg svn borg un
 
 /// What a call of this client starts elsewhere. `args`: the arguments after the program. `None`: nothing, as far as they tell. The
 /// functions for single clients below return the same.
-pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+pub(super) fn started(program: &str, args: &[String]) -> Option<Started> {
     match program {
         "docker" | "docker-compose" | "nerdctl" | "podman" | "podman-remote" => container(program, args),
         "ssh" | "slogin" | "rsh" => host(args),
@@ -33,7 +33,7 @@ pub(super) fn started<'a>(program: &str, args: &'a [String]) -> Option<Started<'
 }
 
 /// What a call is likely to start if not all of its arguments are known: most calls of these clients start something.
-pub(super) fn likely(program: &str) -> Option<Started<'static>> {
+pub(super) fn likely(program: &str) -> Option<Started> {
     let kind = match program {
         "docker" | "docker-compose" | "nerdctl" | "podman-remote" => Container,
         "ssh" | "slogin" | "rsh" | "pdsh" | "clush" | "pssh" | "parallel-ssh" => Host,
@@ -45,18 +45,18 @@ pub(super) fn likely(program: &str) -> Option<Started<'static>> {
 
 /// The container of systemd in which a call of machinectl starts a shell or another program. `None`: it starts none, such as
 /// `machinectl list`.
-fn machine(args: &[String]) -> Option<Started<'_>> {
+fn machine(args: &[String]) -> Option<Started> {
     let options = Options::parse(args, |name| value_if_among(name, "H M uid setenv E host machine"));
     let (verb, rest) = options.operands.split_first()?;
-    let target = Options::parse(rest, |_| Value::None).operands.first().map(String::as_str);
+    let target = Options::parse(rest, |_| Value::None).operands.first().cloned();
     ["shell", "login", "start"].contains(&verb.as_str()).then_some(Started { kind: Container, target })
 }
 
 /// The container, or the build of an image, that a call of docker or a program like it has a daemon run. `None`: it starts none, such
 /// as `docker ps`, or it is a local podman, which runs containers itself, below the tree.
-fn container<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+fn container(program: &str, args: &[String]) -> Option<Started> {
     let call = containers::call(program, args)?;
-    Some(Started { kind: Container, target: call.targets.first().copied() })
+    Some(Started { kind: Container, target: call.targets.into_iter().next() })
 }
 
 /// Whether an option of ssh takes a value.
@@ -66,7 +66,7 @@ fn ssh_option(name: &str) -> Value {
 
 /// The host on which a call of ssh starts a command or a shell. `None`: the call only forwards ports, queries the client itself
 /// (`ssh -V`), or copies files.
-fn host(args: &[String]) -> Option<Started<'_>> {
+fn host(args: &[String]) -> Option<Started> {
     let before = Options::parse(args, ssh_option);
     let (host, rest) = before.operands.split_first()?;
     // Options can follow the host, too.
@@ -74,12 +74,12 @@ fn host(args: &[String]) -> Option<Started<'_>> {
     let starts_nothing = &ssh::STARTING_NOTHING;
     let is_other = before.has_any(starts_nothing) || after.has_any(starts_nothing);
     (!is_other && !ssh::is_file_server(after.operands))
-        .then_some(Started { kind: Host, target: Some(ssh::host_name(host)) })
+        .then_some(Started { kind: Host, target: Some(ssh::host_name(host).to_owned()) })
 }
 
 /// The hosts on which a call of pdsh, clush, pssh or a program like them starts a command. `None`: it starts none, as when it copies
 /// files.
-fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+fn hosts(program: &str, args: &[String]) -> Option<Started> {
     const WITH_VALUE: &str = "w x X g t u l R f o O m h H p e nodes host hosts user";
     let options = Options::parse(args, |name| value_if_among(name, WITH_VALUE));
     let starts_nothing: &[&str] = match program {
@@ -87,12 +87,12 @@ fn hosts<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
         "clush" => &["c", "copy", "rcopy", "version", "help"],
         _ => &["version", "help"],
     };
-    let target = options.value(&["w", "H", "nodes", "host"]);
+    let target = options.value(&["w", "H", "nodes", "host"]).map(str::to_owned);
     (!options.has_any(starts_nothing)).then_some(Started { kind: Host, target })
 }
 
 /// The hosts on which a call of GNU parallel starts commands. `None`: its arguments name no other host than this one.
-fn parallel(args: &[String]) -> Option<Started<'_>> {
+fn parallel(args: &[String]) -> Option<Started> {
     let options = Options::parse(args, |name| {
         let names = "j S I N n L s P a C d E J jobs max-procs sshlogin sshloginfile slf arg-file colsep delimiter load memfree \
                      joblog results tmpdir wd workdir basefile bf return env retries timeout delay halt nice tagstring";
@@ -102,12 +102,12 @@ fn parallel(args: &[String]) -> Option<Started<'_>> {
     // `:` is this machine, and `4/:` is this machine with 4 jobs at once.
     let is_elsewhere = logins.is_some_and(|logins| logins.split(',').any(|login| !login.ends_with(':')))
         || options.has_any(&["sshloginfile", "slf"]);
-    is_elsewhere.then_some(Started { kind: Host, target: logins })
+    is_elsewhere.then_some(Started { kind: Host, target: logins.map(str::to_owned) })
 }
 
 /// The unit that a call of systemd-run or run0 has the service manager run. `None`: it starts none. With `--scope`, systemd-run becomes
 /// the command itself.
-fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
+fn unit(program: &str, args: &[String]) -> Option<Started> {
     let options = Options::parse(args, |name| {
         let names = "H M u p E C g D host machine unit property setenv slice uid gid nice working-directory description \
                      service-type timer-property path-property socket-property on-active on-boot on-startup on-unit-active \
@@ -117,11 +117,11 @@ fn unit<'a>(program: &str, args: &'a [String]) -> Option<Started<'a>> {
     // `-u` of run0 is a user.
     let unit = if program == "run0" { options.value(&["unit"]) } else { options.value(&["u", "unit"]) };
     let is_elsewhere = !options.has_any(&["scope", "h", "help", "version"]);
-    is_elsewhere.then_some(Started { kind: Unit, target: unit })
+    is_elsewhere.then_some(Started { kind: Unit, target: unit.map(str::to_owned) })
 }
 
 /// Pods that a call of kubectl or oc starts in a Kubernetes cluster. `None`: it starts none, such as `kubectl get`.
-fn pod(args: &[String]) -> Option<Started<'_>> {
+fn pod(args: &[String]) -> Option<Started> {
     let global = Options::parse(args, |name| {
         value_if_among(name, "n s v namespace context cluster kubeconfig server user token as")
     });
@@ -138,12 +138,12 @@ fn pod(args: &[String]) -> Option<Started<'_>> {
         "create" => first.is_some_and(|what| ["job", "cronjob", "deployment", "deploy"].contains(&what)),
         _ => false,
     };
-    let target = first.filter(|_| ["run", "exec", "debug"].contains(&verb.as_str()));
+    let target = first.filter(|_| ["run", "exec", "debug"].contains(&verb.as_str())).map(str::to_owned);
     (is_elsewhere && !options.has_any(&["help"])).then_some(Started { kind: Pod, target })
 }
 
 /// The job that a call hands to a batch system, or to atd. `None`: it starts none, such as `sbatch --test-only`.
-fn job<'a>(program: &str, args: &[String]) -> Option<Started<'a>> {
+fn job(program: &str, args: &[String]) -> Option<Started> {
     let has_word = |words: &[&str]| args.iter().any(|word| words.contains(&word.as_str()));
     let starts_nothing: &[&str] = match program {
         "sbatch" => &["-V", "--version", "-h", "--help", "--usage", "--test-only"],
@@ -169,7 +169,7 @@ mod tests {
         assert!(is_client(program.as_bytes()), "the shim does not tell of {program}");
         let started = started(program, args);
         started.map_or("nothing".to_owned(), |started| {
-            format!("{:?} {}", started.kind, started.target.unwrap_or("-"))
+            format!("{:?} {}", started.kind, started.target.unwrap_or("-".into()))
         })
     }
 

@@ -7,9 +7,10 @@ use super::{CUT, client};
 use crate::model::containers::{ContainerDaemon, ContainerWish, WantedContainers};
 
 /// What a call has the daemon do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Act {
     /// It creates a container and starts it.
+    #[default]
     Run,
     /// It starts containers that exist.
     Start,
@@ -21,37 +22,24 @@ pub(crate) enum Act {
     Other,
 }
 
-/// What the arguments of a call say. All borrowed from them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Call<'a> {
-    pub(super) act: Act,
-    /// Image, containers or service. Empty: not named.
-    pub(super) targets: Vec<&'a str>,
-    /// `--name`.
-    pub(super) name: Option<&'a str>,
-    /// `--cidfile`.
-    pub(super) cidfile: Option<&'a str>,
-    /// The project of docker compose.
-    pub(super) project: Option<&'a str>,
-    /// Where another daemon than the usual one is: the value of `--host`, `--context` or the like.
-    pub(super) daemon_at: Option<&'a str>,
-    /// It is docker compose that creates a container, so `targets` is a service.
-    pub(super) is_compose: bool,
-}
-
-/// A call that the run remembers, to find its containers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A call that the run remembers, to find its containers. Names and paths that are too long are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerCall {
     pub(crate) daemon: ContainerDaemon,
     pub(crate) act: Act,
     /// The client, such as `docker`.
     pub(crate) program: String,
-    /// Image, containers or service.
+    /// Image, containers or service. Empty: not named.
     pub(crate) targets: Vec<String>,
+    /// `--name`.
     pub(crate) name: Option<String>,
+    /// `--cidfile`.
     pub(crate) cidfile: Option<String>,
+    /// The project of docker compose.
     pub(crate) project: Option<String>,
+    /// Where another daemon than the usual one is: the value of `--host`, `--context` or the like.
     pub(crate) daemon_at: Option<String>,
+    /// It is docker compose that creates a container, so `targets` is a service.
     pub(crate) is_compose: bool,
     /// When the client started, CLOCK_MONOTONIC nanoseconds.
     pub(crate) start_ns: u64,
@@ -61,49 +49,15 @@ pub(crate) struct ContainerCall {
 
 /// Maximum number of containers that one call is remembered to name.
 const MOST_TARGETS: usize = 20;
-/// Maximum number of bytes of a name. Longer ones are not looked for.
-const MOST_OF_NAME: usize = 300;
+/// Maximum number of bytes of a name. The longest one is that of an image: 255 bytes, a tag of 128 and a digest.
+const MOST_OF_NAME: usize = 512;
 /// Maximum number of bytes of a path (PATH_MAX).
 const MOST_OF_PATH: usize = 4096;
 
 impl ContainerCall {
     /// A call of this client of which only the container is known.
     pub(crate) fn of_client(client: &str) -> Self {
-        Self {
-            daemon: ContainerDaemon::Docker,
-            act: Act::Run,
-            program: client.to_owned(),
-            targets: Vec::new(),
-            name: None,
-            cidfile: None,
-            project: None,
-            daemon_at: None,
-            is_compose: false,
-            start_ns: 0,
-            end_ns: None,
-        }
-    }
-
-    /// Remembers a call of this client. `lifetime`: its start and end, as in the fields.
-    pub(super) fn new(program: &str, call: &Call, lifetime: (u64, Option<u64>)) -> Self {
-        let bounded = |text: Option<&str>, most| {
-            text.filter(|text| *text != CUT && text.len() <= most).map(str::to_owned)
-        };
-        let owned = |text| bounded(text, MOST_OF_NAME);
-        let targets = call.targets.iter().take(MOST_TARGETS).filter_map(|target| owned(Some(target)));
-        Self {
-            daemon: daemon_of(program),
-            act: call.act,
-            program: program.to_owned(),
-            targets: targets.collect(),
-            name: owned(call.name),
-            cidfile: bounded(call.cidfile, MOST_OF_PATH),
-            project: owned(call.project),
-            daemon_at: call.daemon_at.map(|at| at.chars().take(MOST_OF_NAME).collect()),
-            is_compose: call.is_compose,
-            start_ns: lifetime.0,
-            end_ns: lifetime.1,
-        }
+        Self { program: client.to_owned(), ..Self::default() }
     }
 
     /// The containers that can be the call's, by what its arguments say. One that is named in the file of `--cidfile` can be, too.
@@ -138,7 +92,6 @@ impl WantedContainers {
             }
             return;
         };
-        let call = ContainerCall::new(program, &call, (0, None));
         call.wishes().into_iter().for_each(|wish| self.add(call.daemon, wish));
         if let Some(path) = call.cidfile.filter(|path| path.starts_with('/')) {
             self.add_cidfile(&path);
@@ -169,7 +122,7 @@ fn docker_start_option(name: &str) -> Value {
 
 /// Parses a call of docker or of a program like it: which containers, or which build of an image, the daemon is to run. `None`: it asks
 /// for none (`docker ps`), or it is a local podman, which needs no daemon, so that its containers are in the tree.
-pub(super) fn call<'a>(program: &str, args: &'a [String]) -> Option<Call<'a>> {
+pub(super) fn call(program: &str, args: &[String]) -> Option<ContainerCall> {
     /// Subcommands that have subcommands.
     const GROUPS: [&str; 9] =
         ["container", "compose", "buildx", "builder", "image", "pod", "service", "stack", "kube"];
@@ -214,14 +167,25 @@ pub(super) fn call<'a>(program: &str, args: &'a [String]) -> Option<Call<'a>> {
     };
     let is_run = act == Act::Run;
     let daemon_at = global.value(&["H", "host", "c", "context", "url", "connection", "a", "address"]);
-    (!options.has_any(&["help"])).then(|| Call {
+    let bounded =
+        |text: &str, most| Some(text).filter(|text| *text != CUT && text.len() <= most).map(str::to_owned);
+    let name = |text: &str| bounded(text, MOST_OF_NAME);
+    (!options.has_any(&["help"])).then(|| ContainerCall {
+        daemon: daemon_of(program),
         act,
-        targets: options.operands.iter().take(most).map(String::as_str).collect(),
-        name: options.value(&["name"]).filter(|_| is_run),
-        cidfile: options.value(&["cidfile"]).filter(|_| is_run),
-        project: of_project.filter(|_| is_compose),
-        daemon_at: daemon_at.filter(|at| *at != "default"),
+        program: program.to_owned(),
+        targets: options
+            .operands
+            .iter()
+            .take(most.min(MOST_TARGETS))
+            .filter_map(|target| name(target))
+            .collect(),
+        name: options.value(&["name"]).filter(|_| is_run).and_then(name),
+        cidfile: options.value(&["cidfile"]).filter(|_| is_run).and_then(|path| bounded(path, MOST_OF_PATH)),
+        project: of_project.filter(|_| is_compose).and_then(name),
+        daemon_at: daemon_at.filter(|at| *at != "default").map(|at| at.chars().take(MOST_OF_NAME).collect()),
         is_compose,
+        ..ContainerCall::default()
     })
 }
 
@@ -255,8 +219,8 @@ mod tests {
             let words = words(line);
             let call = call(&words[0], &words[1..]).unwrap();
             assert_eq!((call.act, call.targets.join(" ").as_str()), (act, targets), "{line}");
-            let said =
-                [call.name, call.cidfile, call.project, call.daemon_at].map(|said| said.unwrap_or("-"));
+            let said = [call.name, call.cidfile, call.project, call.daemon_at]
+                .map(|said| said.unwrap_or("-".into()));
             assert_eq!(said, [name, cidfile, project, at], "{line}");
         }
     }

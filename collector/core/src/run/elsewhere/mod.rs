@@ -65,7 +65,7 @@ struct ClientEntry {
 
 impl ClientEntry {
     fn new(program: &str, args: &[String], started: &Started) -> Self {
-        let target = started.target.filter(|target| *target != CUT);
+        let target = started.target.as_deref().filter(|target| *target != CUT);
         let is_tracked = is_tracked(args);
         Self {
             kind: started.kind,
@@ -121,7 +121,8 @@ impl Elsewhere {
         if let Some(call) = containers::call(program, args)
             && self.containers.len() < MOST_ENTRIES
         {
-            self.containers.push((entry, ContainerCall::new(program, &call, lifetime)));
+            let (start_ns, end_ns) = lifetime;
+            self.containers.push((entry, ContainerCall { start_ns, end_ns, ..call }));
         }
     }
 
