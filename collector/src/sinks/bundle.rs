@@ -25,7 +25,7 @@ use crate::model::config::{Bundles, Config, ReportTarget};
 use crate::model::report::{Cause, Report, Stage};
 use crate::model::style::Style;
 use crate::model::timestamp::rfc3339;
-use crate::model::tree_sample::{Event, TreeSample, Wants};
+use crate::model::tree_sample::{Event, ItemKind, TreeSample, Wants};
 use crate::report::format::{JSON_NAME, render};
 use crate::run::tree::ProcessSummary;
 use crate::sys::segment::live::LiveFile;
@@ -238,7 +238,7 @@ impl Sink for Recorder {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, events: true, ..Wants::default() }
+        Wants::from([ItemKind::Sample, ItemKind::Ended, ItemKind::Event])
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {

@@ -13,7 +13,7 @@ use crate::model::alert::{EventKind, RunEvent};
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
 use crate::model::timestamp::rfc3339;
-use crate::model::tree_sample::Wants;
+use crate::model::tree_sample::{ItemKind, Wants};
 
 /// After a restart, only events in this many last bytes of the file can come again.
 const RECENT_BYTES: u64 = 1024 * 1024;
@@ -86,7 +86,7 @@ impl Sink for EventFile {
     }
 
     fn wants(&self) -> Wants {
-        Wants { happened: true, ..Wants::default() }
+        Wants::from([ItemKind::Happened])
     }
 
     fn happened(&mut self, event: &RunEvent) -> io::Result<()> {

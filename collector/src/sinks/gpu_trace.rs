@@ -16,7 +16,7 @@ use super::sink::{Loss, Resume, Sink, SinkContext};
 use super::tracking::LineFile;
 use crate::model::gpu_trace::{GpuTrace, header, line_of_sample};
 use crate::model::report::{Report, Stage};
-use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
+use crate::model::tree_sample::{GpuSample, ItemKind, TreeSample, Wants};
 use crate::sys::{clock, local_time};
 
 /// After more readings than this of a device, its lines are written even if its utilisation is still unknown.
@@ -101,7 +101,7 @@ impl Sink for GpuLog {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ..Wants::default() }
+        Wants::from([ItemKind::Sample])
     }
 
     /// Writes a line for each GPU if an interval has ended since the last lines. The lines of a GPU begin when enough of it was read:

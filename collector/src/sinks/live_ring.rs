@@ -15,7 +15,7 @@ use crate::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use crate::model::live::LiveSummary;
 use crate::model::report::Usable;
 use crate::model::timestamp::rfc3339;
-use crate::model::tree_sample::{GpuSample, TreeSample, Wants};
+use crate::model::tree_sample::{GpuSample, ItemKind, TreeSample, Wants};
 use crate::report::quote::escape_json;
 use crate::run::{RunState, live_summary};
 use crate::sys::segment::live::{self, LiveFile};
@@ -147,7 +147,7 @@ impl Sink for LiveRing {
     }
 
     fn wants(&self) -> Wants {
-        Wants { live: true, ..Wants::default() }
+        Wants::from([ItemKind::Live])
     }
 
     /// Writes the tables, the summary if it is due, and the open sample. The sample is written last, so that a reader that finds it

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use crate::model::config::ReportConfig;
 use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
-use crate::model::tree_sample::{TreeSample, Wants};
+use crate::model::tree_sample::{ItemKind, TreeSample, Wants};
 use crate::run::RunState;
 use crate::run::outbox::Outbox;
 pub use live_ring::{cpu_percent as live_cpu_percent, figures as live_figures};
@@ -83,14 +83,14 @@ impl Sinks {
             for mut sink in (row.make)(context) {
                 if !row.is_in_loop {
                     let worker = Worker::start(sink, resume);
-                    wants = wants.or(worker.wants);
+                    wants.extend(&worker.wants);
                     sinks.workers.push(worker);
                     continue;
                 }
                 match sink.open(resume) {
                     Ok(()) => {
                         // The sinks of the loop get no items of the outbox, so only `live` counts of what they want.
-                        wants = wants.or(Wants { live: sink.wants().live, ..Wants::default() });
+                        wants.extend(sink.wants().get(&ItemKind::Live));
                         sinks.in_loop.push(sink);
                     }
                     Err(error) => observations.push(failed(sink.as_ref(), &error)),
@@ -128,7 +128,7 @@ impl Sinks {
     /// yet, and the number of the first item that a sink must still write. If there is none, it is the number of the next item.
     pub(crate) fn hand_on(&mut self, outbox: &Outbox) -> (Vec<Observation>, u64) {
         // What the outbox itself dropped since the last call counts as lost, too.
-        self.workers.iter_mut().for_each(|worker| worker.miss(outbox.missed()));
+        self.workers.iter_mut().for_each(|worker| worker.miss(outbox));
         for (number, item) in outbox.since(self.handed) {
             let item = Arc::new(item.clone());
             self.workers.iter_mut().for_each(|worker| worker.hand(number, &item));

@@ -11,7 +11,7 @@ use super::sink::{Loss, Resume, Sink};
 use crate::model::observation::Observation;
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::Wants;
-use crate::run::outbox::{Missed, Outgoing};
+use crate::run::outbox::{Outbox, Outgoing};
 use crate::sys::signal_mask;
 
 /// Maximum number of tasks that wait for a sink.
@@ -118,20 +118,13 @@ impl Worker {
     }
 
     /// Counts the items that this sink wants, and that the outbox dropped before they could be queued.
-    pub(super) fn miss(&mut self, missed: Missed) {
-        self.dropped += missed.count(self.wants);
+    pub(super) fn miss(&mut self, outbox: &Outbox) {
+        self.dropped += outbox.missed(&self.wants);
     }
 
     /// Queues the item of the outbox that has this number, if the sink wants it.
     pub(super) fn hand(&mut self, number: u64, item: &Arc<Outgoing>) {
-        let is_wanted = match **item {
-            Outgoing::Sample(_) => self.wants.samples,
-            Outgoing::Ended(_) => self.wants.ended,
-            Outgoing::Event(_) => self.wants.events,
-            Outgoing::Happened(_) => self.wants.happened,
-            Outgoing::Tasks(_) => self.wants.tasks,
-        };
-        if is_wanted {
+        if self.wants.contains(&item.kind()) {
             match self.queue(Task::Item(number, Arc::clone(item))) {
                 Queued::Yes => self.queued = number + 1,
                 Queued::IsFull => self.dropped += item.lines(),
@@ -300,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::model::groups::Groups;
-    use crate::model::tree_sample::{Event, TreeSample};
+    use crate::model::tree_sample::{Event, ItemKind, TreeSample};
 
     /// Takes an item each time that the test allows it.
     struct Gated {
@@ -319,7 +312,7 @@ mod tests {
         }
 
         fn wants(&self) -> Wants {
-            Wants { samples: true, ..Wants::default() }
+            Wants::from([ItemKind::Sample])
         }
 
         fn wants_report(&self, _stage: Stage) -> bool {

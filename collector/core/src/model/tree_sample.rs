@@ -3,7 +3,7 @@
 //! A sample is provisional until it closes: when the next one is complete, or at the end of the run. From then on it does not
 //! change. Everything that shows the run over time takes [`TreeSample`]s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -272,37 +272,25 @@ pub enum Event {
     },
 }
 
-/// What the sinks of a run take from the core. What none takes is not kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wants {
+/// A kind of what the sinks of a run take from the core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ItemKind {
     /// Closed samples.
-    pub samples: bool,
+    Sample,
     /// Processes whose figures are final.
-    pub ended: bool,
+    Ended,
     /// [`Event`]s.
-    pub events: bool,
+    Event,
     /// What happened in the run: [`RunEvent`](super::alert::RunEvent)s.
-    pub happened: bool,
+    Happened,
     /// Tasks that have no process any more.
-    pub tasks: bool,
-    /// The live processes of the open sample.
-    pub live: bool,
+    Tasks,
+    /// The live processes of the open sample, which are no items of the outbox.
+    Live,
 }
 
-impl Wants {
-    /// What either of the two wants.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            samples: self.samples || other.samples,
-            ended: self.ended || other.ended,
-            events: self.events || other.events,
-            happened: self.happened || other.happened,
-            tasks: self.tasks || other.tasks,
-            live: self.live || other.live,
-        }
-    }
-}
+/// What the sinks of a run take from the core. What none takes is not kept.
+pub type Wants = BTreeSet<ItemKind>;
 
 impl SystemSample {
     /// The larger of each figure in two samples. A known figure is larger than an unknown one.

@@ -2,14 +2,14 @@
 //! in their order. The outbox is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing
 //! that no sink wants.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::task_summary::TaskSummary;
 use super::tree::ProcessSummary;
 use crate::model::alert::RunEvent;
-use crate::model::tree_sample::{Event, TreeSample, Wants};
+use crate::model::tree_sample::{Event, ItemKind, TreeSample, Wants};
 
 /// Maximum number of items that are kept; beyond it the oldest ones are dropped, and the sinks that have not taken them count that.
 const MAX_ITEMS: usize = 1024;
@@ -37,39 +37,15 @@ impl Outgoing {
             _ => 1,
         }
     }
-}
 
-/// How many items of each kind were dropped before any sink was given them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missed {
-    samples: u64,
-    ended: u64,
-    events: u64,
-    happened: u64,
-    tasks: u64,
-}
-
-impl Missed {
-    /// How many of them a sink with these wants would have taken.
-    pub fn count(self, wants: Wants) -> u64 {
-        let by_kind = [
-            (wants.samples, self.samples),
-            (wants.ended, self.ended),
-            (wants.events, self.events),
-            (wants.happened, self.happened),
-            (wants.tasks, self.tasks),
-        ];
-        by_kind.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, count)| count).sum()
-    }
-
-    /// Counts a dropped item.
-    fn add(&mut self, item: &Outgoing) {
-        match item {
-            Outgoing::Sample(_) => self.samples += 1,
-            Outgoing::Ended(_) => self.ended += 1,
-            Outgoing::Event(_) => self.events += 1,
-            Outgoing::Happened(_) => self.happened += 1,
-            Outgoing::Tasks(_) => self.tasks += item.lines(),
+    /// Its kind.
+    pub fn kind(&self) -> ItemKind {
+        match self {
+            Self::Sample(_) => ItemKind::Sample,
+            Self::Ended(_) => ItemKind::Ended,
+            Self::Event(_) => ItemKind::Event,
+            Self::Happened(_) => ItemKind::Happened,
+            Self::Tasks(_) => ItemKind::Tasks,
         }
     }
 }
@@ -84,8 +60,8 @@ pub struct Outbox {
     first: u64,
     /// The sinks were given the items before this number.
     given: u64,
-    /// The items that were dropped since then, before any sink was given them.
-    missed: Missed,
+    /// For how many lines were the items of each kind that were dropped since then, before any sink was given them.
+    missed: BTreeMap<ItemKind, u64>,
     /// Key of the last sample that was added, CLOCK_MONOTONIC nanoseconds.
     closed_ns: u64,
     /// The place in the state file at which the items that come next are kept, bytes.
@@ -95,37 +71,16 @@ pub struct Outbox {
 impl Outbox {
     /// Adds a closed sample, if a sink wants samples, unless a killed collector has added it before: see [`Self::restore`].
     pub(super) fn add_sample(&mut self, sample: TreeSample) {
-        if self.wants.samples && sample.at_ns > self.closed_ns {
+        if self.wants.contains(&ItemKind::Sample) && sample.at_ns > self.closed_ns {
             self.closed_ns = sample.at_ns;
             self.push(Outgoing::Sample(Box::new(sample)));
         }
     }
 
-    /// Adds a process whose figures are final, if a sink wants those.
-    pub(super) fn add_ended(&mut self, process: &ProcessSummary) {
-        if self.wants.ended {
-            self.push(Outgoing::Ended(Box::new(process.clone())));
-        }
-    }
-
-    /// Adds what was learnt of a closed sample, if a sink wants that.
-    pub(super) fn add_event(&mut self, event: Event) {
-        if self.wants.events {
-            self.push(Outgoing::Event(event));
-        }
-    }
-
-    /// Adds what happened in the run, if a sink wants that.
-    pub(super) fn add_happened(&mut self, event: RunEvent) {
-        if self.wants.happened {
-            self.push(Outgoing::Happened(Box::new(event)));
-        }
-    }
-
-    /// Adds tasks that have no process any more, if a sink wants those.
-    pub(super) fn add_tasks(&mut self, tasks: Vec<TaskSummary>) {
-        if self.wants.tasks && !tasks.is_empty() {
-            self.push(Outgoing::Tasks(tasks));
+    /// Adds an item of this kind, if a sink wants such items.
+    pub(super) fn add(&mut self, kind: ItemKind, item: impl FnOnce() -> Outgoing) {
+        if self.wants.contains(&kind) {
+            self.push(item());
         }
     }
 
@@ -137,7 +92,7 @@ impl Outbox {
         {
             // Sinks keep what they were given in queues of their own.
             if self.first >= self.given {
-                self.missed.add(&dropped);
+                *self.missed.entry(dropped.kind()).or_default() += dropped.lines();
             }
             self.first += 1;
         }
@@ -158,14 +113,14 @@ impl Outbox {
         (self.first..).zip(&self.items).filter(move |(item, _)| *item >= number)
     }
 
-    /// How many items were dropped since [`Self::given`] was last called, and never given to a sink.
-    pub fn missed(&self) -> Missed {
-        self.missed
+    /// How many lines of a sink with these wants were dropped since [`Self::given`] was last called, and never given to it.
+    pub fn missed(&self, wants: &Wants) -> u64 {
+        self.missed.iter().filter(|(kind, _)| wants.contains(kind)).map(|(_, lines)| lines).sum()
     }
 
     /// Notes that the sinks were given all items, and were told how many they missed.
     pub fn given(&mut self) {
-        (self.given, self.missed) = (self.end(), Missed::default());
+        (self.given, self.missed) = (self.end(), BTreeMap::new());
     }
 
     /// Removes the items before this number: the sinks have taken them.
@@ -184,7 +139,7 @@ impl Outbox {
             self.push(item);
         }
         // The killed collector's sinks may have had the items that were dropped, so none counts as missed.
-        (self.given, self.missed) = (self.first, Missed::default());
+        (self.given, self.missed) = (self.first, BTreeMap::new());
     }
 }
 
@@ -192,8 +147,9 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    const ALL: Wants =
-        Wants { samples: true, ended: true, events: true, happened: false, tasks: false, live: false };
+    fn with_samples() -> Outbox {
+        Outbox { wants: Wants::from([ItemKind::Sample]), ..Outbox::default() }
+    }
 
     fn sample(at_ns: u64) -> TreeSample {
         TreeSample { at_ns, ..TreeSample::default() }
@@ -212,7 +168,7 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.add_sample(sample(1));
         assert_eq!(outbox.end(), 0);
-        outbox.wants = ALL;
+        outbox.wants.insert(ItemKind::Sample);
         for at_ns in 1..=2000 {
             outbox.add_sample(sample(at_ns));
         }
@@ -227,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_was_dropped_before_a_sink_was_given_it_is_counted() {
-        let mut outbox = Outbox { wants: ALL, ..Outbox::default() };
+        let mut outbox = with_samples();
         let samples = |outbox: &mut Outbox, keys: std::ops::Range<u64>| {
             keys.for_each(|at_ns| outbox.add_sample(sample(at_ns)));
         };
@@ -235,18 +191,18 @@ mod tests {
         outbox.given();
         samples(&mut outbox, 1001..2001);
         // The sinks have those in their queues.
-        assert_eq!(outbox.missed(), Missed::default());
+        assert_eq!(outbox.missed(&outbox.wants), 0);
         samples(&mut outbox, 2001..2101);
-        assert_eq!(outbox.missed().count(ALL), 76);
-        assert_eq!(outbox.missed().count(Wants { ended: true, ..Wants::default() }), 0);
+        assert_eq!(outbox.missed(&outbox.wants), 76);
+        assert_eq!(outbox.missed(&Wants::from([ItemKind::Ended])), 0);
         outbox.given();
-        assert_eq!(outbox.missed().count(ALL), 0);
+        assert_eq!(outbox.missed(&outbox.wants), 0);
     }
 
     // Requirement: TIME-2
     #[test]
     fn sample_that_a_killed_collector_had_closed_is_not_closed_again() {
-        let mut outbox = Outbox { wants: ALL, ..Outbox::default() };
+        let mut outbox = with_samples();
         outbox.add_sample(sample(10));
         let saved = outbox.clone();
         outbox.add_sample(sample(20));

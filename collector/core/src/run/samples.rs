@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::gpu::GpuUsage;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Outgoing};
 use super::over_time::commands::by_command;
 use super::over_time::{LateUse, OverTime, Revision, late_uses};
 use super::sample_time::{LastSecond, LastTold, SampleTime};
@@ -18,7 +18,7 @@ use super::usage::{CpuUsage, Floor, Largest, MaxFootprint, RamUsage, Totals};
 use crate::model::groups::Groups;
 use crate::model::time_groups::ByTimeGroup;
 use crate::model::tree_sample::{
-    CommandSample, CpuSample, Event, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
+    CommandSample, CpuSample, Event, ItemKind, MaximumSource, RamMaximum, Span, SystemSample, TreeSample,
 };
 
 /// Maximum number of commands in a sample: this many with most RAM, and as many others with most CPU time.
@@ -138,7 +138,7 @@ impl Samples {
                 }
             }
         }
-        if self.outbox.wants.samples {
+        if self.outbox.wants.contains(&ItemKind::Sample) {
             open.commands = most_used(&self.commands);
         }
     }
@@ -168,7 +168,7 @@ impl Samples {
         self.commands = completed.commands;
         self.time = completed.time;
         completed.late.iter().for_each(|late| self.over_time.add_late(late));
-        let are_commands_wanted = self.outbox.wants.samples;
+        let are_commands_wanted = self.outbox.wants.contains(&ItemKind::Sample);
         self.open = Some(TreeSample {
             from_ns: sample.from_ns,
             at_ns: sample.at_ns,
@@ -211,7 +211,8 @@ impl Samples {
     pub(super) fn revise(&mut self, revision: &Revision) {
         self.over_time.raise(revision);
         let (at_ns, max_footprint_bytes) = (revision.at_ns, revision.footprint_bytes);
-        self.outbox.add_event(Event::Revised { at_ns, max_footprint_bytes });
+        let revised = Event::Revised { at_ns, max_footprint_bytes };
+        self.outbox.add(ItemKind::Event, || Outgoing::Event(revised));
     }
 
     /// The open sample as far as it is known. `None`: none is open.
@@ -265,7 +266,6 @@ fn most_used(all: &[CommandSample]) -> Vec<CommandSample> {
 mod tests {
     use super::*;
     use crate::model::ids::{ProcessId, TaskId};
-    use crate::model::tree_sample::Wants;
     use crate::run::tree::Contribution;
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
         };
         let mut samples = Samples { open: Some(TreeSample::default()), ..Samples::default() };
         samples.commands = vec![command("make", 3)];
-        samples.outbox.wants = Wants { samples: true, ..Wants::default() };
+        samples.outbox.wants.insert(ItemKind::Sample);
         samples.add_last_cpu(&[ended("make", 7), ended("cc", 5)]);
         let open = samples.open.unwrap();
         let used: Vec<_> = open.commands.iter().map(|one| (&*one.command, one.cpu_ns)).collect();

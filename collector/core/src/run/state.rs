@@ -12,6 +12,7 @@ use super::failures::Failures;
 use super::gpu::GpuState;
 use super::live::LargestLive;
 use super::orders::Orders;
+use super::outbox::Outgoing;
 use super::ranks::Ranks;
 use super::rules::{self, Moment, Rules};
 use super::samples::{Completed, Parts, Samples};
@@ -36,7 +37,7 @@ use crate::model::order::{Order, OrderId, OrderResult, OrderedBy};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
 use crate::model::signal::SignalReceived;
-use crate::model::tree_sample::{GpuSample, GpuSums, TreeSample};
+use crate::model::tree_sample::{GpuSample, GpuSums, ItemKind, TreeSample};
 
 /// All that the core knows of a run, in parts that each deal with one subject.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -361,7 +362,7 @@ impl RunState {
                 }
             }
             Observation::FinalizeAll => self.finalize_all(now_ns),
-            Observation::SinksWant(wants) => self.samples.outbox.wants = *wants,
+            Observation::SinksWant(wants) => self.samples.outbox.wants.clone_from(wants),
             Observation::SinkFailed { sink, error } => self.health.sinks.failed(sink, error),
             Observation::SinkLost { sink, lost, error } => {
                 self.health.sinks.lost(sink, *lost, error.as_deref())
@@ -476,7 +477,7 @@ impl RunState {
         // CPU utilisation in a window of time, if one ends with this sample.
         let window_percent = self.cpu.add(&sample);
         self.samples.add_cpu(&sample);
-        if self.samples.outbox.wants.live {
+        if self.samples.outbox.wants.contains(&ItemKind::Live) {
             self.largest = LargestLive::from_sample(&sample);
         }
         self.ranks.add_sample(&self.tree, &sample);
@@ -552,15 +553,17 @@ impl RunState {
         let Some(events) = &mut self.events else { return };
         events.note_limits(&self.rules, self.start_ns);
         for event in std::mem::take(&mut events.new) {
-            self.samples.outbox.add_happened(event);
+            self.samples.outbox.add(ItemKind::Happened, || Outgoing::Happened(Box::new(event)));
         }
     }
 
     /// Hands the tasks that have ended since the last call to the sinks.
     fn pass_on_tasks(&mut self) {
-        if self.samples.outbox.wants.tasks {
+        if self.samples.outbox.wants.contains(&ItemKind::Tasks) {
             let ended = self.tasks.take_ended(&self.tree, self.start_ns);
-            self.samples.outbox.add_tasks(ended);
+            if !ended.is_empty() {
+                self.samples.outbox.add(ItemKind::Tasks, || Outgoing::Tasks(ended));
+            }
         } else {
             self.tasks.forget_changed();
         }
@@ -628,7 +631,7 @@ impl RunState {
             self.calls.add_finalized(&process, now_ns);
             self.totals.add(&process);
             self.failures.add_if_failed(&process);
-            self.samples.outbox.add_ended(&process);
+            self.samples.outbox.add(ItemKind::Ended, || Outgoing::Ended(Box::new(process.clone())));
             let gpu_peak_bytes = self.gpu.finalized(&process);
             if let Some(peak_bytes) = gpu_peak_bytes {
                 self.totals.heaviest.add_on_gpus(&process, peak_bytes);

@@ -16,7 +16,7 @@ use super::intervals::{Intervals, Row};
 use super::rows::RowFile;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
-use crate::model::tree_sample::{TreeSample, Wants};
+use crate::model::tree_sample::{ItemKind, TreeSample, Wants};
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 use crate::sys::clock;
 
@@ -52,7 +52,7 @@ impl Sink for CsvFile {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ..Wants::default() }
+        Wants::from([ItemKind::Sample])
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {

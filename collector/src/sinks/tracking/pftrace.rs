@@ -34,7 +34,7 @@ use crate::model::ended_task::EndedTask;
 use crate::model::groups::Groups;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
-use crate::model::tree_sample::{Event, RamMaximum, TreeSample, Wants};
+use crate::model::tree_sample::{Event, ItemKind, RamMaximum, TreeSample, Wants};
 use crate::run::task_summary::TaskSummary;
 use crate::run::tree::ProcessSummary;
 use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
@@ -78,7 +78,7 @@ impl Sink for TraceFile {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, events: true, tasks: true, ..Wants::default() }
+        Wants::from([ItemKind::Sample, ItemKind::Ended, ItemKind::Event, ItemKind::Tasks])
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {

@@ -27,7 +27,7 @@ use crate::model::ended_process::EndedProcess;
 use crate::model::ended_task::EndedTask;
 use crate::model::report::{Report, Stage};
 use crate::model::style::StreamFile;
-use crate::model::tree_sample::{TreeSample, Wants};
+use crate::model::tree_sample::{ItemKind, TreeSample, Wants};
 use crate::run::task_summary::TaskSummary;
 use crate::run::tree::ProcessSummary;
 use crate::sinks::output::check_same;
@@ -109,7 +109,7 @@ impl Sink for Database {
     }
 
     fn wants(&self) -> Wants {
-        Wants { samples: true, ended: true, tasks: true, ..Wants::default() }
+        Wants::from([ItemKind::Sample, ItemKind::Ended, ItemKind::Tasks])
     }
 
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {

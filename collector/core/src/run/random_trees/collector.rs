@@ -10,7 +10,7 @@ use crate::model::observation::{
     Request, Size, UnreportedMemory, Vitals,
 };
 use crate::model::process_lookup::ProcessLookup;
-use crate::model::tree_sample::Wants;
+use crate::model::tree_sample::{ItemKind, Wants};
 use crate::run::RunState;
 use crate::run::sampling::Sampling;
 use crate::run::tree::RunContext;
@@ -46,7 +46,8 @@ impl Collector {
         };
         let cpu = CpuUsage::new(100 * MS, 2, START_NS);
         let mut run = RunState::new(context, cpu, Trust::new(START_NS, 2, false), 1000);
-        let all = Wants { samples: true, ended: true, events: true, happened: true, tasks: true, live: true };
+        use ItemKind::{Ended, Event, Happened, Live, Sample, Tasks};
+        let all = Wants::from([Sample, Ended, Event, Happened, Tasks, Live]);
         run.apply(START_NS, &Observation::SinksWant(all));
         let story = has_story.then(Vec::new);
         Self { replayed: run.clone(), run, restored: None, knows_command: false, looks: 0, story }
