@@ -20,7 +20,7 @@ use crate::model::gpu_trace::GpuTrace;
 use crate::model::io_calls::IoCalls;
 use crate::model::report::NodePart;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
-use crate::named;
+use crate::{named, with_defaults};
 
 /// Time between two samples if the user gives none, nanoseconds. It is a tenth of that of the Python package gpu_tracker, since
 /// a sample takes only microseconds.
@@ -43,7 +43,7 @@ named! {
 }
 
 /// The configuration of a collector; the first line of the pipe.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Config {
     /// The command and its arguments, or those of the attached process at the attach. Bytes that are not UTF-8 are replaced.
     pub command: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Config {
 }
 
 /// The start of a session.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct SessionStart {
     /// Pid of the launcher, in the collector's pid namespace.
     pub launcher_pid: u32,
@@ -99,22 +99,18 @@ impl SessionStart {
     }
 }
 
-/// How processes are found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DiscoveryConfig {
-    /// The layers in use.
-    pub layers: Vec<Layer>,
-    /// The directory of the shim, if it is preloaded; a warning names it for sandboxes.
-    pub shim_directory: Option<String>,
-    /// Why there is no process connector.
-    pub connector_absent: Option<String>,
-    /// Why tracking could not begin. Then only what wait4(2) tells the launcher, the command's parent, is known.
-    pub untracked: Option<String>,
-}
-
-impl Default for DiscoveryConfig {
-    fn default() -> Self {
-        Self { layers: Layer::ALL.to_vec(), shim_directory: None, connector_absent: None, untracked: None }
+with_defaults! {
+    /// How processes are found.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct DiscoveryConfig {
+        /// The layers in use.
+        pub layers: Vec<Layer> = Layer::ALL.to_vec(),
+        /// The directory of the shim, if it is preloaded; a warning names it for sandboxes.
+        pub shim_directory: Option<String> = None,
+        /// Why there is no process connector.
+        pub connector_absent: Option<String> = None,
+        /// Why tracking could not begin. Then only what wait4(2) tells the launcher, the command's parent, is known.
+        pub untracked: Option<String> = None,
     }
 }
 
@@ -159,29 +155,33 @@ impl TrackingConfig {
     }
 }
 
-/// What the report has, and where it goes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReportConfig {
-    /// How it is written to stderr.
-    pub style: Style,
-    /// How many processes it lists, of those with the most CPU time and of those with the largest peak RSS.
-    pub most_heaviest: usize,
-    /// Where it is written: at least one place, and none twice.
-    pub targets: Vec<ReportTarget>,
-    /// Warnings of the launcher.
-    pub warnings: Vec<String>,
-    /// How it is kept, if it is.
-    pub keep: Option<Keep>,
-    /// Where it is written if it can't be written to its place.
-    pub spare: SparePlaces,
-    /// Its part in a run over several nodes; `None`: the run is tracked on one node, so far.
-    pub node_part: Option<NodePart>,
-    /// Where this node's report goes as soon as other nodes are tracked, too. `None`: they are not, or this is that place already.
-    pub place_of_part: Option<ReportTarget>,
-    /// Whether other nodes are tracked as soon as the command starts something there.
-    pub other_nodes: OtherNodes,
-    /// The one report of all ranks, or of all nodes where the launcher is gone, which the last of them to end makes. `None`: there is none.
-    pub joint: Option<JointReport>,
+with_defaults! {
+    /// What the report has, and where it goes.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct ReportConfig {
+        /// How it is written to stderr.
+        pub style: Style = Style::default(),
+        /// How many processes it lists, of those with the most CPU time and of those with the largest peak RSS.
+        pub most_heaviest: usize = 10,
+        /// Where it is written: at least one place, and none twice.
+        pub targets: Vec<ReportTarget> = vec![ReportTarget::default()],
+        /// Warnings of the launcher.
+        pub warnings: Vec<String> = Vec::new(),
+        /// How it is kept, if it is.
+        pub keep: Option<Keep> = None,
+        /// Where it is written if it can't be written to its place.
+        pub spare: SparePlaces = SparePlaces::default(),
+        /// Its part in a run over several nodes; `None`: the run is tracked on one node, so far.
+        pub node_part: Option<NodePart> = None,
+        /// Where this node's report goes as soon as other nodes are tracked, too. `None`: they are not, or this is that
+        /// place already.
+        pub place_of_part: Option<ReportTarget> = None,
+        /// Whether other nodes are tracked as soon as the command starts something there.
+        pub other_nodes: OtherNodes = OtherNodes::Off,
+        /// The one report of all ranks, or of all nodes where the launcher is gone, which the last of them to end
+        /// makes. `None`: there is none.
+        pub joint: Option<JointReport> = None,
+    }
 }
 
 /// Whether other nodes are tracked as soon as the command starts something there.
@@ -322,23 +322,6 @@ impl Config {
     }
 }
 
-impl Default for ReportConfig {
-    fn default() -> Self {
-        Self {
-            style: Style::default(),
-            most_heaviest: 10,
-            targets: vec![ReportTarget::default()],
-            warnings: Vec::new(),
-            keep: None,
-            spare: SparePlaces::default(),
-            node_part: None,
-            place_of_part: None,
-            other_nodes: OtherNodes::Off,
-            joint: None,
-        }
-    }
-}
-
 /// What happens to the command, or to the attached process; the lines after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -426,24 +409,15 @@ impl Config {
     pub fn of_test() -> Self {
         Self {
             command: vec!["prog".into()],
-            attached: None,
             start: SessionStart {
                 launcher_pid: 100,
                 pid_ns: 1,
                 monotonic_ns: 1,
                 realtime_ns: 1_000_000_001,
-                forks_before: None,
-                calls_before: IoCalls::default(),
+                ..SessionStart::default()
             },
-            restarts: 0,
-            main_pid: None,
-            discovery: DiscoveryConfig::default(),
-            tracking: TrackingConfig::default(),
-            policy: SamplingPolicy::default(),
-            cgroups: Cgroups::default(),
             gpu: GpuConfig { root: PathBuf::from("/nonexistent"), ..GpuConfig::default() },
-            report: ReportConfig::default(),
-            journal: None,
+            ..Self::default()
         }
     }
 }

@@ -48,3 +48,4 @@ pub mod time_groups;
 pub mod timestamp;
 pub mod tree_sample;
 pub mod waited_for;
+pub mod with_defaults;

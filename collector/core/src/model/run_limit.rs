@@ -5,19 +5,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::rule::Rule;
+use crate::with_defaults;
 
-/// The limits of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunLimits {
-    /// In the order of the command line.
-    pub list: Vec<Rule>,
-    /// The time from SIGTERM to SIGKILL when the tree is ended.
-    pub kill_after: Duration,
-}
-
-impl Default for RunLimits {
-    fn default() -> Self {
-        Self { list: Vec::new(), kill_after: Duration::from_secs(10) }
+with_defaults! {
+    /// The limits of a run.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct RunLimits {
+        /// In the order of the command line.
+        pub list: Vec<Rule> = Vec::new(),
+        /// The time from SIGTERM to SIGKILL when the tree is ended.
+        pub kill_after: Duration = Duration::from_secs(10),
     }
 }
 

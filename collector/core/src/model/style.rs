@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::named;
+use crate::{named, with_defaults};
 
 named! {
     /// Unit of RAM and of GPU RAM, smallest first. Its name on the command line and in the report is that of gpu_tracker.
@@ -39,21 +39,16 @@ named! {
     }
 }
 
-/// What the reader's terminal can show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Console {
-    /// Its columns.
-    pub columns: u16,
-    /// It shows UTF-8; else all text is ASCII.
-    pub is_unicode: bool,
-    /// It shows colours, and the user wants them.
-    pub has_colour: bool,
-}
-
-/// For a report that goes to a file, or through a pipe to a program that shows UTF-8.
-impl Default for Console {
-    fn default() -> Self {
-        Self { columns: 100, is_unicode: true, has_colour: false }
+with_defaults! {
+    /// What the reader's terminal can show.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Console {
+        /// Its columns.
+        pub columns: u16 = 100,
+        /// It shows UTF-8; else all text is ASCII.
+        pub is_unicode: bool = true,
+        /// It shows colours, and the user wants them.
+        pub has_colour: bool = false,
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::batch::slurm;
 use crate::model::config::DEFAULT_INTERVAL_NS;
-use crate::named;
+use crate::{named, with_defaults};
 
 /// For how much of the time readings may keep the driver busy by default, percent. The command's own driver calls wait meanwhile.
 const DRIVER_PERCENT: u32 = 25;
@@ -62,59 +62,36 @@ impl Visible {
     }
 }
 
-/// The configuration of the GPU monitor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuConfig {
-    /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses. `None`: all of the machine.
-    pub uuids: Option<Vec<String>>,
-    /// Only the GPUs that the command may use.
-    pub only_visible: bool,
-    /// Only the GPUs of this maker.
-    pub vendor: Option<Vendor>,
-    /// Path of NVIDIA's management library. `None`: the dynamic linker finds it.
-    pub nvml_lib: Option<PathBuf>,
-    /// The driver's accounting mode is enabled for the run.
-    pub accounting: bool,
-    /// The performance counters are read, where there are any (GPM).
-    #[serde(default = "yes")]
-    pub gpm: bool,
-    /// Figures that are read on request alone are read, too: a log or a query names one.
-    #[serde(default)]
-    pub on_request: bool,
-    /// The directory below which the /proc, /sys and /dev files of GPUs are.
-    pub root: PathBuf,
-    /// The variables that say what the command may see.
-    pub visible: Visible,
-    /// NVIDIA's library is not loaded, because this signal has repeatedly killed collectors that had loaded it.
-    pub crashed_by: Option<i32>,
-    /// Shortest time between two samples, nanoseconds.
-    pub interval_ns: u64,
-    /// For how much of the time NVIDIA's driver may be kept busy, percent. It is more if the user gave the sampling interval.
-    pub driver_percent: u32,
-}
-
-/// What a configuration of an earlier release means that says nothing of it.
-fn yes() -> bool {
-    true
-}
-
-/// The configuration for a command line without options.
-impl Default for GpuConfig {
-    fn default() -> Self {
-        Self {
-            uuids: None,
-            only_visible: false,
-            vendor: None,
-            nvml_lib: None,
-            accounting: false,
-            gpm: true,
-            on_request: false,
-            root: PathBuf::from("/"),
-            visible: Visible::default(),
-            crashed_by: None,
-            interval_ns: DEFAULT_INTERVAL_NS,
-            driver_percent: DRIVER_PERCENT,
-        }
+with_defaults! {
+    /// The configuration of the GPU monitor.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct GpuConfig {
+        /// GPUs to track: UUIDs of GPUs or MIG instances, prefixes of UUIDs, or PCI addresses. `None`: all of the
+        /// machine.
+        pub uuids: Option<Vec<String>> = None,
+        /// Only the GPUs that the command may use.
+        pub only_visible: bool = false,
+        /// Only the GPUs of this maker.
+        pub vendor: Option<Vendor> = None,
+        /// Path of NVIDIA's management library. `None`: the dynamic linker finds it.
+        pub nvml_lib: Option<PathBuf> = None,
+        /// The driver's accounting mode is enabled for the run.
+        pub accounting: bool = false,
+        /// The performance counters are read, where there are any (GPM).
+        pub gpm: bool = true,
+        /// Figures that are read on request alone are read, too: a log or a query names one.
+        pub on_request: bool = false,
+        /// The directory below which the /proc, /sys and /dev files of GPUs are.
+        pub root: PathBuf = PathBuf::from("/"),
+        /// The variables that say what the command may see.
+        pub visible: Visible = Visible::default(),
+        /// NVIDIA's library is not loaded, because this signal has repeatedly killed collectors that had loaded it.
+        pub crashed_by: Option<i32> = None,
+        /// Shortest time between two samples, nanoseconds.
+        pub interval_ns: u64 = DEFAULT_INTERVAL_NS,
+        /// For how much of the time NVIDIA's driver may be kept busy, percent. It is more if the user gave the sampling
+        /// interval.
+        pub driver_percent: u32 = DRIVER_PERCENT,
     }
 }
 
