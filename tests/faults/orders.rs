@@ -188,7 +188,7 @@ fn stopped_collector_with_a_full_pipe_holds_nothing_up() {
     wait_until("the collector's stop", || state(collector) == Some('T'));
     let pipe = pipe_of(running.pid(), false, OpenOptions::new().write(true));
     let mut pipe = pipe.expect("the launcher has a pipe to the collector");
-    let known = r#"{"Signalled":{"signal":64,"monotonic_ns":1,"sender_pid":1,"sender_uid":0}}"#;
+    let known = r#"{"Signalled":{"signal":64,"at_ns":1,"sender_pid":1,"sender_uid":0}}"#;
     let full = loop {
         if let Err(error) = pipe.write_all(format!("{known}\n").as_bytes()) {
             break error;

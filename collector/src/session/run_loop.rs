@@ -142,7 +142,7 @@ impl Session {
             && let Some(line) = messages.line()?
         {
             let message = serde_json::from_slice(&line)?;
-            if matches!(message, Message::Signalled { .. }) {
+            if matches!(message, Message::Signalled(_)) {
                 // SIGKILL can follow, to all processes at once. So a report-so-far is written now, which then remains.
                 self.next_interim_ns = 0;
             }

@@ -36,39 +36,17 @@ impl Told {
             Message::Started { pid, monotonic_ns: start_ns } => {
                 run.apply_now(Observation::CommandStarted { pid, start_ns, command: command_name(config) });
             }
-            Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } => {
-                let received = signal_sender::received(root, signal, monotonic_ns, sender_pid, sender_uid);
-                run.apply_now(Observation::SignalReceived(received));
+            Message::Signalled(told) => {
+                run.apply_now(Observation::SignalReceived(signal_sender::received(root, told)));
             }
-            Message::WaitingForTree { since_ns } => run.apply_now(Observation::WaitingForTree { since_ns }),
-            Message::OrderAnswered { id, result, excess } => {
-                run.apply_now(Observation::OrderAnswered { id, result, excess });
-            }
-            Message::TreeEnded(end) => run.apply_now(Observation::TreeEnded(end)),
-            // `epoch`: the number of the order by which the alert ran the command.
-            Message::AlertCommandFailed { alert, epoch, monotonic_ns: at_ns, failure } => {
-                run.apply_now(Observation::AlertCommandFailed { alert, epoch, at_ns, failure });
-            }
+            Message::WaitingForTree { .. }
+            | Message::OrderAnswered { .. }
+            | Message::TreeEnded(_)
+            | Message::AlertCommandFailed { .. } => run.apply_now(Observation::Told(*message)),
             // The session itself obeys it.
             Message::NodesJoin { .. } | Message::NodesReady { .. } | Message::NodesStayAway => {}
             Message::Cancelled => self.is_cancelled = true,
-            Message::Ended {
-                status,
-                runs_on,
-                is_wait_interrupted,
-                monotonic_ns: at_ns,
-                children_cpu_us,
-                helper_calls,
-            } => {
-                self.exit = Some(CommandExit {
-                    status,
-                    runs_on,
-                    is_wait_interrupted,
-                    at_ns,
-                    children_cpu_us,
-                    helper_calls,
-                });
-            }
+            Message::Ended(exit) => self.exit = Some(exit),
         }
     }
 }

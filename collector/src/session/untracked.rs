@@ -49,10 +49,8 @@ pub enum Left {
 impl KnownToParent {
     /// Takes in a message that a collector would have got. The sender of a signal is looked up now, because it may end soon.
     pub fn tell(&mut self, message: Message) {
-        if let Message::Signalled { signal, monotonic_ns, sender_pid, sender_uid } = message {
-            let root = ProcRoot::default();
-            let received = signal_sender::received(&root, signal, monotonic_ns, sender_pid, sender_uid);
-            self.signals.push(received);
+        if let Message::Signalled(told) = message {
+            self.signals.push(signal_sender::received(&ProcRoot::default(), told));
         }
         self.messages.push(message);
     }
@@ -82,7 +80,7 @@ pub fn untracked(config: &Config, known: &KnownToParent) -> Report {
     let mut run = JournaledRun::new(RunState::of_run(config, &host));
     let mut told = Told::default();
     // Signals are applied below, with the senders that were looked up when the signals came.
-    for message in known.messages.iter().filter(|message| !matches!(message, Message::Signalled { .. })) {
+    for message in known.messages.iter().filter(|message| !matches!(message, Message::Signalled(_))) {
         told.take_in(message, config, &root, &mut run);
     }
     let now_ns = clock::monotonic_ns();

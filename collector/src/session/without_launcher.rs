@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
+use crate::model::config::Message;
 use crate::model::observation::Observation;
 use crate::model::order::{Action, Order, OrderResult};
 use crate::model::run_limit::TreeEnd;
@@ -50,7 +51,8 @@ impl OwnEnder {
                 self.tree = Some((tree, Instant::now() + kill_after));
                 // By how much the limit was exceeded.
                 let (result, excess) = (OrderResult::Done, order.action.excess());
-                run.apply_now(Observation::OrderAnswered { id: order.id, result, excess });
+                let answer = Message::OrderAnswered { id: order.id, result, excess };
+                run.apply_now(Observation::Told(answer));
             }
         }
     }
@@ -64,7 +66,7 @@ impl OwnEnder {
         }
         if let Some(Ok(Some(end))) = self.waiter.take().map(JoinHandle::join) {
             self.tree = None;
-            run.apply_now(Observation::TreeEnded(end));
+            run.apply_now(Observation::Told(Message::TreeEnded(end)));
             return false;
         }
         // The killed ender counts as having sent SIGTERM. SIGKILL stays due at the same time.

@@ -1,17 +1,17 @@
 //! The process that sent the launcher a signal.
 
 use super::program;
-use crate::model::signal::{Sender, SignalReceived};
+use crate::model::signal::{Sender, SignalReceived, SignalTold};
 use crate::sys::proc_fs::ProcRoot;
 
-/// Describes a signal that came from this process, with what /proc shows of it now.
-pub(crate) fn received(root: &ProcRoot, signal: i32, at_ns: u64, pid: u32, uid: u32) -> SignalReceived {
+/// Describes a signal, with what /proc shows of its sender now.
+pub(crate) fn received(root: &ProcRoot, told: SignalTold) -> SignalReceived {
     // A sender in a pid namespace above has no pid here: siginfo has 0.
-    let pid = (pid > 0).then_some(pid);
+    let pid = Some(told.sender_pid).filter(|pid| *pid > 0);
     SignalReceived {
-        signal,
-        at_ns,
-        sender: Sender { pid, uid, command: pid.and_then(|pid| root.comm(pid)) },
+        signal: told.signal,
+        at_ns: told.at_ns,
+        sender: Sender { pid, uid: told.sender_uid, command: pid.and_then(|pid| root.comm(pid)) },
         sender_args: pid.and_then(|pid| program::args(root, pid)),
     }
 }
@@ -28,11 +28,12 @@ mod tests {
         std::fs::write(dir.path().join("7/comm"), "timeout\n").unwrap();
         std::fs::write(dir.path().join("7/cmdline"), "timeout\x001\0x\0").unwrap();
         let root = ProcRoot::new(dir.path());
-        let known = received(&root, 15, 1, 7, 0);
+        let told = SignalTold { signal: 15, at_ns: 1, sender_pid: 7, sender_uid: 0 };
+        let known = received(&root, told);
         assert_eq!(known.sender.command.as_deref(), Some("timeout"));
         assert_eq!(known.sender_args.unwrap(), ["timeout", "1", "x"]);
         for (pid, reported) in [(0, None), (8, Some(8))] {
-            let unknown = received(&root, 15, 1, pid, 0);
+            let unknown = received(&root, SignalTold { sender_pid: pid, ..told });
             assert_eq!(unknown.sender.pid, reported);
             assert_eq!((unknown.sender.command, unknown.sender_args), (None, None), "{pid}");
         }

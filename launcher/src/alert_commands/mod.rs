@@ -225,8 +225,8 @@ impl AlertCommands {
     fn note(&mut self, turn: &Turn, failure: AlertCommandFailure) {
         self.say(format!("{}: {failure}", turn.name));
         let Turn { epoch, alert, .. } = *turn;
-        let monotonic_ns = clock::monotonic_ns();
-        self.failures.push(Message::AlertCommandFailed { alert, epoch, monotonic_ns, failure });
+        let at_ns = clock::monotonic_ns();
+        self.failures.push(Message::AlertCommandFailed { alert, epoch, at_ns, failure });
     }
 
     /// Writes a line for the user, now or when stderr takes it.

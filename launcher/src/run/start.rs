@@ -9,6 +9,7 @@ use std::rc::Rc;
 use gpu_track_collector::model::attached::Attached;
 use gpu_track_collector::model::config::{Layer, Message};
 use gpu_track_collector::model::io_calls::IoCalls;
+use gpu_track_collector::model::run_end::CommandExit;
 use gpu_track_collector::{KnownToParent, OutputLock, ProcRoot, clock};
 use rustix::process::{getpid, set_child_subreaper};
 
@@ -343,13 +344,13 @@ fn report_without_figures(
     }
     config.report.warnings.push(why);
     let mut known = KnownToParent::default();
-    known.tell(Message::Ended {
+    known.tell(Message::Ended(CommandExit {
         status,
         runs_on,
         is_wait_interrupted: false,
-        monotonic_ns: clock::monotonic_ns(),
+        at_ns: clock::monotonic_ns(),
         children_cpu_us: 0,
         helper_calls: IoCalls::default(),
-    });
+    }));
     untracked::report_to_files(&config, &known);
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use gpu_track_abi::record::Usage;
 use gpu_track_collector::model::config::{Layer, Message};
 use gpu_track_collector::model::io_calls::IoCalls;
+use gpu_track_collector::model::run_end::CommandExit;
+use gpu_track_collector::model::signal::SignalTold;
 use gpu_track_collector::{KnownFile, ProcRoot, clock};
 
 use crate::cli::Options;
@@ -313,13 +315,13 @@ impl<A: Account> Supervisor<A> {
     /// writes the report so far. For a run that attached to a process, see [`Self::signal_of_attached`].
     fn signal_received(&mut self, received: Received) {
         // Read before the signal is forwarded, so that what it causes is later.
-        let monotonic_ns = clock::monotonic_ns();
+        let at_ns = clock::monotonic_ns();
         // A SIGCHLD is about a child of the launcher, not of the command.
         if received.signal == libc::SIGCHLD {
             return;
         }
         if let Subject::Attached { .. } = self.subject {
-            self.signal_of_attached(received.signal, monotonic_ns);
+            self.signal_of_attached(received.signal, at_ns);
             return;
         }
         let Some((sender_pid, sender_uid)) = received.sender else { return };
@@ -327,14 +329,11 @@ impl<A: Account> Supervisor<A> {
             main.send(received.signal);
         }
         // A program may send the same signal again and again: only the first one is a cause of anything.
-        let is_known = |message: &Message| matches!(message, Message::Signalled { signal, .. } if *signal == received.signal);
+        let is_known =
+            |message: &Message| matches!(message, Message::Signalled(told) if told.signal == received.signal);
         if !self.account.messages().iter().any(is_known) {
-            self.account.tell(Message::Signalled {
-                signal: received.signal,
-                monotonic_ns,
-                sender_pid,
-                sender_uid,
-            });
+            let signal = received.signal;
+            self.account.tell(Message::Signalled(SignalTold { signal, at_ns, sender_pid, sender_uid }));
         }
     }
 
@@ -384,14 +383,14 @@ impl<A: Account> Supervisor<A> {
         self.executor.give_up_alerts();
         self.tell_failures();
         let is_wait_interrupted = self.wait_all && self.is_tree_left();
-        self.account.tell(Message::Ended {
+        self.account.tell(Message::Ended(CommandExit {
             status: exit.status,
             runs_on: exit.runs_on,
             is_wait_interrupted,
-            monotonic_ns: exit.at_ns,
+            at_ns: exit.at_ns,
             children_cpu_us: cpu_us(&usage_of(libc::RUSAGE_CHILDREN)).saturating_sub(self.foreign_cpu_us),
             helper_calls: self.helper_calls,
-        });
+        }));
         self.account.conclude(&self.wakeups)
     }
 }

@@ -99,7 +99,7 @@ impl Tracked {
         }
         let signal = libc::WTERMSIG(status);
         let life_ns = clock::monotonic_ns().saturating_sub(ended.started_ns);
-        let is_finishing = self.messages.iter().any(|message| matches!(message, Message::Ended { .. }));
+        let is_finishing = self.messages.iter().any(|message| matches!(message, Message::Ended(_)));
         let crashed_by = match self.killed_collectors.add(signal, life_ns, is_finishing) {
             Successor::Same => None,
             Successor::WithoutNvml => Some(signal),
@@ -223,7 +223,7 @@ impl Account for Tracked {
 
     /// Sends a message to the collector, and keeps it for those that replace it.
     fn tell(&mut self, message: Message) {
-        if let (Message::Signalled { .. }, Some(nodes)) = (message, &mut self.nodes) {
+        if let (Message::Signalled(_), Some(nodes)) = (message, &mut self.nodes) {
             nodes.merge_soon();
         }
         self.messages.push(message);

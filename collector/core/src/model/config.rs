@@ -19,6 +19,8 @@ use crate::model::gpu::GpuConfig;
 use crate::model::gpu_trace::GpuTrace;
 use crate::model::io_calls::IoCalls;
 use crate::model::report::NodePart;
+use crate::model::run_end::CommandExit;
+use crate::model::signal::SignalTold;
 use crate::model::style::{Console, Output, StreamFile, Style, path_from_bytes, path_to_bytes};
 use crate::{named, with_defaults};
 
@@ -333,16 +335,7 @@ pub enum Message {
         monotonic_ns: u64,
     },
     /// A process sent the launcher a signal while the command ran. Only the first signal of each number is told.
-    Signalled {
-        /// Its number.
-        signal: i32,
-        /// CLOCK_MONOTONIC when the launcher took it, nanoseconds.
-        monotonic_ns: u64,
-        /// The sender's pid, in the launcher's pid namespace.
-        sender_pid: u32,
-        /// Its user.
-        sender_uid: u32,
-    },
+    Signalled(SignalTold),
     /// Other nodes are tracked from now on.
     NodesJoin {
         /// See [`NodePart::clock_ahead_s`].
@@ -381,26 +374,12 @@ pub enum Message {
         /// The number of the order that ran it, as in `OrderId::epoch`.
         epoch: u32,
         /// CLOCK_MONOTONIC when the launcher saw it, nanoseconds.
-        monotonic_ns: u64,
+        at_ns: u64,
         /// What failed.
         failure: AlertCommandFailure,
     },
     /// The command (with `--wait-all`: the whole tree) ended.
-    Ended {
-        /// The command's wait status. `None`: the launcher is not the parent of the process that it attached to.
-        status: Option<i32>,
-        /// Tracking of an attached process was ended, and the process runs on.
-        runs_on: bool,
-        /// With `--wait-all`: the user ended the wait while processes of the tree lived.
-        is_wait_interrupted: bool,
-        /// CLOCK_MONOTONIC when the launcher saw the end, nanoseconds.
-        monotonic_ns: u64,
-        /// RUSAGE_CHILDREN of the launcher since its start, without collectors that it reaped, microseconds.
-        children_cpu_us: u64,
-        /// What the launcher's helpers that it reaped, such as collectors, had passed by calls.
-        #[serde(default)]
-        helper_calls: IoCalls,
-    },
+    Ended(CommandExit),
 }
 
 #[cfg(any(test, feature = "test-support"))]

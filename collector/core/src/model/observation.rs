@@ -4,17 +4,15 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::alert::AlertCommandFailure;
 use super::attached::{Attached, UsedBefore};
+use super::config::Message;
 use super::containers::{ContainerDaemon, ContainerNote, ContainerSeen, DaemonState};
 use super::exit_account::{ExitAccount, Remains, StatCounts};
 use super::gpu::GpuObservation;
 use super::ids::{Key, Parent, ProcessId, Target};
 use super::io_calls::{CallsReading, IoCalls, NoIoCalls};
-use super::order::{OrderId, OrderResult};
 use super::record_or_event::{Damage, Finding};
 use super::report::{DiskRole, TimeState};
-use super::run_limit::{Excess, TreeEnd};
 use super::signal::SignalReceived;
 use super::stalls::StallReading;
 use super::thread_state::ThreadState;
@@ -168,34 +166,8 @@ pub enum Observation {
     },
     /// A process sent the launcher a signal, which it passed on to the command.
     SignalReceived(SignalReceived),
-    /// The command has ended, and the launcher waits for its tree (`--wait-all`).
-    WaitingForTree {
-        /// When the command had ended.
-        since_ns: u64,
-    },
-    /// All processes of the tree were ended at a limit, as far as they could be.
-    TreeEnded(TreeEnd),
-    /// The command of `--on-alert` failed. A restarted collector is told again.
-    AlertCommandFailed {
-        /// Which of the run's alerts it ran for, by place on the command line.
-        alert: u32,
-        /// The number of the order that ran it, as in `OrderId::epoch`.
-        epoch: u32,
-        /// When the launcher saw it, CLOCK_MONOTONIC nanoseconds.
-        at_ns: u64,
-        /// What failed.
-        failure: AlertCommandFailure,
-    },
-    /// The launcher has answered an order.
-    OrderAnswered {
-        /// The order.
-        id: OrderId,
-        /// What came of it.
-        result: OrderResult,
-        /// If a limit gave the order: by how much it was exceeded then. A collector that resumes an older state may not know it.
-        /// `None`: no limit gave the order.
-        excess: Option<Excess>,
-    },
+    /// Another message of the launcher that is about the run. A restarted collector is told again.
+    Told(Message),
     /// What is known by now of a container that a daemon runs.
     Container(Box<ContainerSeen>),
     /// What came of containers that docker's proxy was asked for.

@@ -7,9 +7,9 @@ use super::io_calls::IoCalls;
 use super::report::{DiskFull, Stage};
 
 /// The end of the command, as the launcher reports it.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandExit {
-    /// The command's wait status. `None`: the launcher is not its parent.
+    /// The command's wait status. `None`: the launcher is not the parent of the process that it attached to.
     pub status: Option<i32>,
     /// Tracking of an attached process was ended, and the process runs on.
     pub runs_on: bool,
@@ -17,10 +17,9 @@ pub struct CommandExit {
     pub is_wait_interrupted: bool,
     /// When the launcher saw the end, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// RUSAGE_CHILDREN of the launcher over the run, microseconds.
+    /// RUSAGE_CHILDREN of the launcher over the run, without collectors that it reaped, microseconds.
     pub children_cpu_us: u64,
     /// What the launcher's helpers that it reaped, such as collectors, had passed by calls. It is in the launcher's sums.
-    #[serde(default)]
     pub helper_calls: IoCalls,
 }
 

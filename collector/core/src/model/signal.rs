@@ -2,6 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What the launcher tells of a signal that a process sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalTold {
+    /// Its number.
+    pub signal: i32,
+    /// When the launcher took it, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// The sender's pid, in the launcher's pid namespace; 0: in one above.
+    pub sender_pid: u32,
+    /// Its user.
+    pub sender_uid: u32,
+}
+
 /// A signal that another process sent to the launcher alone, which passed it on to the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalReceived {

@@ -26,7 +26,7 @@ use super::trust::{Forgery, Trust};
 use super::usable_at_start::usable_at_start;
 use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
 use super::wait_all::Waiting;
-use crate::model::config::{Config, Layer};
+use crate::model::config::{Config, Layer, Message};
 use crate::model::containers::{ContainerDaemon, WantedContainers};
 use crate::model::host_info::HostInfo;
 use crate::model::ids::{Parent, ProcessId, Target};
@@ -299,16 +299,7 @@ impl RunState {
                     self.signals.push(received.clone());
                 }
             }
-            Observation::WaitingForTree { since_ns } => self.waiting.since_ns = Some(*since_ns),
-            Observation::OrderAnswered { id, result, excess } => self.note_answer(*id, *result, *excess),
-            Observation::TreeEnded(end) => self.rules.tree_end = Some(*end),
-            Observation::AlertCommandFailed { alert, epoch, at_ns, failure } => {
-                let at_s = self.since_start_s(*at_ns);
-                if let Some(events) = &mut self.events {
-                    events.note_failure(&self.rules, (*alert, *epoch), at_s, *failure);
-                }
-                self.pass_on_events();
-            }
+            Observation::Told(message) => self.hear(message),
             // The launcher obeys no order any more: runs of the alert command that it has not answered have failed.
             Observation::OrdersEnd => {
                 let at_s = self.since_start_s(now_ns);
@@ -586,6 +577,23 @@ impl RunState {
         LargestProcesses {
             in_ram: in_ram.and_then(|held| describe(held, None)),
             in_gpu_ram: in_gpu_ram.and_then(|(held, bytes)| describe(held, Some(bytes))),
+        }
+    }
+
+    /// Notes what the launcher told. The rest of its messages is obeyed by the session.
+    fn hear(&mut self, message: &Message) {
+        match *message {
+            Message::WaitingForTree { since_ns } => self.waiting.since_ns = Some(since_ns),
+            Message::OrderAnswered { id, result, excess } => self.note_answer(id, result, excess),
+            Message::TreeEnded(end) => self.rules.tree_end = Some(end),
+            Message::AlertCommandFailed { alert, epoch, at_ns, failure } => {
+                let at_s = self.since_start_s(at_ns);
+                if let Some(events) = &mut self.events {
+                    events.note_failure(&self.rules, (alert, epoch), at_s, failure);
+                }
+                self.pass_on_events();
+            }
+            _ => {}
         }
     }
 

@@ -79,6 +79,7 @@ mod tests {
     use gpu_track_abi::task::TaskKeys;
 
     use super::*;
+    use crate::model::config::Message;
     use crate::model::observation::Observation;
     use crate::model::order::{LONGEST_LINE_BYTES, OrderResult};
     use crate::model::record_or_event::{Finding, StoredRecord};
@@ -136,7 +137,7 @@ mod tests {
         let mut seen = vec![(50 * S, started), (51 * S, start(MAIN, LAUNCHER, "main"))];
         seen.extend((MAIN + 1..).zip(children).map(|(pid, name)| (51 * S, start(pid, MAIN, name))));
         seen.push((END_NS, exit(MAIN, LAUNCHER)));
-        seen.push((END_NS, Observation::WaitingForTree { since_ns: END_NS }));
+        seen.push((END_NS, Observation::Told(Message::WaitingForTree { since_ns: END_NS })));
         seen
     }
 
@@ -193,8 +194,8 @@ mod tests {
               the wait."
             ]
         );
-        let answer = Observation::OrderAnswered { id: LINE_ID, result: OrderResult::Done, excess: None };
-        run.apply(END_NS + 2 * S, &answer);
+        let answer = Message::OrderAnswered { id: LINE_ID, result: OrderResult::Done, excess: None };
+        run.apply(END_NS + 2 * S, &Observation::Told(answer));
         run.apply(END_NS + 2 * S, &exit(MAIN + 1, MAIN));
         assert_eq!(told(&mut run, END_NS + 100 * S), [""; 0]);
     }
