@@ -14,7 +14,6 @@ pub struct Cgroups {
     /// `--cgroup`: the command's own cgroup, or why it has none.
     pub own: Option<Result<RunCgroup, NoRunCgroup>>,
     /// Whether the kernel enforces the user's limit of RAM in that cgroup. `None`: there is no such limit, or no such cgroup.
-    #[serde(default)]
     pub ram_limit: Option<KernelLimit>,
     /// OOM kills in the cgroup that the launcher was started in.
     pub oom: Option<OomCounter>,

@@ -49,7 +49,6 @@ pub struct LargestProcess {
     /// Its RSS, bytes.
     pub rss_bytes: u64,
     /// On all GPUs, at a limit of that, bytes.
-    #[serde(default)]
     pub gpu_ram_bytes: Option<u64>,
 }
 

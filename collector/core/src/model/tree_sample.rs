@@ -210,7 +210,6 @@ pub struct GpuSample {
     /// Utilisation in a stretch of time, percent. A driver may report several between two readings.
     pub busy_percent: Option<f64>,
     /// The driver's bits of why its clocks are low. `None`: not known.
-    #[serde(default)]
     pub throttle_bits: Option<u64>,
     /// A figure was not asked for yet, so that the next sample may know it.
     #[serde(default)]

@@ -28,7 +28,6 @@ pub struct Device {
     /// What the driver keeps of it for itself, bytes, and does not count as in use. `None`: the driver does not say.
     pub reserved_bytes: Option<u64>,
     /// The device can be divided into MIG instances, and whether it is. `None`: it can't, or the driver does not say.
-    #[serde(default)]
     pub is_divided: Option<bool>,
     /// Version of the kernel driver.
     pub driver_version: Option<String>,

@@ -20,10 +20,8 @@ pub struct Listing {
     /// Other problems.
     pub warnings: Vec<String>,
     /// The machine's name; null: not known.
-    #[serde(default)]
     pub hostname: Option<String>,
     /// When the GPUs were listed, local time, such as `2026/11/25 12:01:02.123`; null: not known.
-    #[serde(default)]
     pub timestamp: Option<String>,
 }
 
@@ -66,7 +64,6 @@ pub struct GpuNow {
     #[serde(flatten, serialize_with = "by_name", deserialize_with = "of_names")]
     pub figures: ByGpuFigure<Option<f64>>,
     /// The driver's bits of why its clocks are low; null: not known.
-    #[serde(default)]
     pub throttle_bits: Option<u64>,
     /// The processes with memory on it; null: the driver does not list them.
     pub processes: Option<Vec<ListedProcess>>,
@@ -111,13 +108,10 @@ pub struct ListedProcess {
     #[serde(default)]
     pub work: Work,
     /// Its utilization of the device, percent; null: not known.
-    #[serde(default)]
     pub utilization_percent: Option<f64>,
     /// Its command line; null as `user`.
-    #[serde(default)]
     pub arguments: Option<Vec<String>>,
     /// Its RSS, bytes; null as `user`.
-    #[serde(default)]
     pub rss_bytes: Option<u64>,
 }
 

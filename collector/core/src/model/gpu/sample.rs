@@ -125,7 +125,6 @@ pub struct DeviceSample {
     /// Time before `busy` of which the driver no longer knows the utilisation, microseconds: it keeps few samples.
     pub busy_lost_us: u64,
     /// What the performance counters show since the sample before. `None`: they were not read.
-    #[serde(default)]
     pub activity: Option<Reading<Activity>>,
     /// How far apart the driver's own samples of utilisation are, microseconds. 0: each reading makes one.
     pub busy_every_us: u64,
@@ -139,7 +138,6 @@ pub struct DeviceSample {
     /// Names of the throttle reasons that hold now.
     pub throttle: Option<Reading<Vec<Cow<'static, str>>>>,
     /// The same as the driver's bits, with those that have no name here. `None`: not read, or the driver has no bits.
-    #[serde(default)]
     pub throttle_bits: Option<u64>,
     /// Critical errors since the sample before, by number.
     pub xids: Option<Reading<Vec<u64>>>,

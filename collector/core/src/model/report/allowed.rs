@@ -106,7 +106,6 @@ pub struct Allowed {
     /// By name (getrlimit): `cpu_s`, numbers of `open_files` and `processes`, else bytes.
     pub ulimits: BTreeMap<String, SoftHard>,
     /// `slurm`, `pbs`, `lsf`, `sge`, `htcondor`, `flux`, `oar`, `cobalt`, `pjm` or `loadleveler`.
-    #[serde(default)]
     pub batch_system: Option<String>,
     /// Slurm's variables.
     pub slurm: BTreeMap<String, String>,

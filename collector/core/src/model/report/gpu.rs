@@ -84,7 +84,6 @@ pub struct GpuDevice {
     #[serde(default)]
     pub activity: GpuActivity,
     /// What its figures mean, where the run used it; `None`: an earlier release made the report.
-    #[serde(default)]
     pub findings: Option<Vec<GpuFinding>>,
     /// Power and energy.
     #[serde(default)]
@@ -258,7 +257,6 @@ pub struct GpuThrottle {
     /// How long it applied, seconds.
     pub time_s: f64,
     /// Clock of the processors meanwhile, MHz.
-    #[serde(default)]
     pub mean_sm_mhz: Option<f64>,
 }
 
@@ -306,7 +304,6 @@ pub struct GpuPcie {
     /// Sent and received, bytes; `None` also if a counter can have wrapped.
     pub rx_bytes: Option<u64>,
     /// The most that the link carries one way, bytes a second.
-    #[serde(default)]
     pub link_bytes_per_s: Option<u64>,
 }
 

@@ -177,10 +177,8 @@ pub struct GpuMemoryHint {
     /// Memory of that GPU, bytes.
     pub capacity_bytes: Option<u64>,
     /// The smallest MIG profile of that GPU that has room for the memory and the work; `None`: it takes the whole, or it is not known.
-    #[serde(default)]
     pub mig_profile: Option<MigProfileHint>,
     /// The smallest usual memory of a GPU that is enough, GB; `None`: that GPU's own, or more than any has.
-    #[serde(default)]
     pub card_gb: Option<u32>,
     /// More than 70% was used: nothing to change.
     pub is_fitting: bool,

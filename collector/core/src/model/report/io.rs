@@ -13,24 +13,18 @@ pub struct Io {
     /// Written to storage.
     pub write_bytes: Option<u64>,
     /// Part of `write_bytes` that was truncated or removed before, bytes.
-    #[serde(default)]
     pub cancelled_write_bytes: Option<u64>,
     /// Why the first two are null.
     pub reason: Option<String>,
     /// Passed by read(2) and its kin: cached files, pipes, sockets and /proc count; mmap, io_uring and recvmsg don't (`rchar`).
-    #[serde(default)]
     pub read_call_bytes: Option<u64>,
     /// Passed by write(2) and its kin: cached files, pipes, sockets and terminals count; mmap, io_uring and sendmsg don't (`wchar`).
-    #[serde(default)]
     pub write_call_bytes: Option<u64>,
     /// Read calls, those of an exec included (`syscr` of /proc/PID/io).
-    #[serde(default)]
     pub read_calls: Option<u64>,
     /// Write calls (`syscw` of /proc/PID/io).
-    #[serde(default)]
     pub write_calls: Option<u64>,
     /// Why the bytes and numbers of calls are null.
-    #[serde(default)]
     pub calls_reason: Option<String>,
 }
 

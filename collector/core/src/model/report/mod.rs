@@ -147,7 +147,6 @@ pub struct Report {
     #[serde(default)]
     pub pressure: Pressure,
     /// What the run's own cgroup (`--cgroup`) or its batch job's holds beside the memory of processes; `None`: neither, or not read.
-    #[serde(default)]
     pub cgroup_memory: Option<CgroupMemory>,
     /// Largest memory of all tracked GPUs together, bytes.
     #[serde(rename = "max_gpu_ram_bytes", default)]

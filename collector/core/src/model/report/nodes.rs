@@ -280,7 +280,6 @@ pub struct Ranks {
     /// Ranks without a report, the first 100.
     pub missing: Vec<u32>,
     /// The rank that failed first.
-    #[serde(default)]
     pub first_failed: Option<FailedRank>,
     /// Differences in the job with most CPU time, bytes.
     pub peak_ram_bytes: Option<Spread<RankPlace>>,

@@ -21,7 +21,6 @@ pub struct Processes {
     /// Sums by name, most CPU time first; at most 10,000 and `(other)`.
     pub by_command: Vec<CommandUsage>,
     /// Why some commands' figures of calls are lower bounds or null.
-    #[serde(default)]
     pub calls_reason: Option<String>,
     /// The `--heaviest` by CPU time, by peak RSS, and by GPU memory.
     pub heaviest: Vec<HeavyProcess>,

@@ -141,13 +141,11 @@ pub struct DeviceUsage {
     /// Time in each throttle reason.
     pub throttle: ThrottleTimes,
     /// The driver's bits of its throttle reasons, by the last reading. `None`: not read, or it has none.
-    #[serde(default)]
     throttle_bits: Option<u64>,
     /// When those were read, CLOCK_MONOTONIC nanoseconds.
     #[serde(default)]
     throttle_read_ns: u64,
     /// The most that its PCIe link carries one way, bytes a second. `None`: not known.
-    #[serde(default)]
     pub link_bytes_per_s: Option<u64>,
     /// Critical errors by number, and how often.
     pub xids: BTreeMap<u64, u64>,
