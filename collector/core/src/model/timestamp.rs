@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Clamps a time to the years from 1970 to 9999, and cuts it to the millisecond. A machine's clock can be set to any time, but
 /// humantime panics outside of these years.
@@ -37,29 +37,9 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemT
     Ok(representable(time))
 }
 
-/// Writes and reads a time that can be unknown (`#[serde(with)]`).
-pub mod option {
-    use std::time::SystemTime;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    /// A time as text.
-    #[derive(Serialize, Deserialize)]
-    struct Text(#[serde(with = "super")] SystemTime);
-
-    pub(in crate::model) fn serialize<S: Serializer>(
-        time: &Option<SystemTime>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        time.map(Text).serialize(serializer)
-    }
-
-    pub(in crate::model) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<SystemTime>, D::Error> {
-        Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.0))
-    }
-}
+/// A time that is written and read as text, where it can be unknown: `#[serde(with)]` has no form for an option.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Timestamp(#[serde(with = "self")] pub SystemTime);
 
 #[cfg(test)]
 mod tests {

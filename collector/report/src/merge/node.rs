@@ -16,7 +16,7 @@ use super::totals::{InAny, Known, bytes_time, mean, millionths, saturated};
 use crate::model::report::{
     CoresSource, GpuDevice, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, Report, UsableCores,
 };
-use crate::model::timestamp;
+use crate::model::timestamp::{self, Timestamp};
 use crate::quantities::whole_gpus;
 
 /// Maximum number of GPUs of a node that are listed.
@@ -210,7 +210,7 @@ impl OpenNode {
             node: self.name,
             state: self.endings.state(),
             reports: self.reports,
-            last_heard_at: Some(timestamp::representable(heard)),
+            last_heard_at: Some(Timestamp(timestamp::representable(heard))),
             silent_s: (!self.is_apart).then(|| (self.grid.end_us - heard_us).max(0) as f64 / 1e6),
             clock_offset_s: self.clock_offset_s,
             cores: Some(self.cores),

@@ -146,7 +146,7 @@ fn ends_of_nodes(report: &Report) -> Option<String> {
     const LATE_PART: f64 = 0.05;
     let known = by_value(report, &|node| {
         let end = node.last_heard_at.filter(|_| node.state == NodeState::Final && node.silent_s.is_some())?;
-        end.duration_since(report.started_at).ok().map(|after| after.as_secs_f64())
+        end.0.duration_since(report.started_at).ok().map(|after| after.as_secs_f64())
     });
     let (last_s, median_s) = (known.first()?.0, known[known.len() / 2].0);
     if last_s - median_s < LATE_PART * report.wall_s {

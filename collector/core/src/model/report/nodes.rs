@@ -1,10 +1,9 @@
 //! Reports of several nodes as one: the nodes, the ranks, and how they were put together.
 
-use std::time::SystemTime;
-
 use serde::{Deserialize, Serialize};
 
 use super::processes::Exit;
+use crate::model::timestamp::Timestamp;
 
 /// How the reports of several nodes became one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -107,9 +106,8 @@ pub struct Node {
     /// How many reports are of it.
     pub reports: u64,
     /// Time up to which all its reports have figures, by its corrected clock: RFC 3339 in UTC.
-    #[serde(with = "crate::model::timestamp::option", default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    pub last_heard_at: Option<SystemTime>,
+    pub last_heard_at: Option<Timestamp>,
     /// How long that was before the end, seconds.
     pub silent_s: Option<f64>,
     /// Its clock less the others' (`--clock-offset`), seconds.

@@ -86,7 +86,7 @@ pub(super) fn ram(report: &Report, units: Units, time: &Time) -> Vec<Figure> {
             let bound = if node.reports > 1 { "at least " } else { "" };
             format!("{bound}{} {}", short(node_unit.convert(bytes as f64)), node_unit.symbol())
         }),
-        end: node.last_heard_at,
+        end: node.last_heard_at.map(|at| at.0),
     };
     let shown = PlaceQuantity {
         name: "RAM",
@@ -108,7 +108,7 @@ pub(super) fn cpu(report: &Report, time: &Time) -> Vec<Figure> {
         values: in_cores(&node.series.mean_cpu_percent),
         size: node.busy_cores,
         figure: node.busy_cores.map(busy_cores).unwrap_or_default(),
-        end: node.last_heard_at,
+        end: node.last_heard_at.map(|at| at.0),
     };
     let shown = PlaceQuantity {
         name: "CPU",

@@ -77,7 +77,7 @@ fn insert_nodes(transaction: &Transaction, nodes: &[Node]) -> rusqlite::Result<(
             node.node,
             state,
             integer(node.reports),
-            node.last_heard_at.map(timestamp),
+            node.last_heard_at.map(|at| timestamp(at.0)),
             node.silent_s,
             node.clock_offset_s,
             node.cores,
