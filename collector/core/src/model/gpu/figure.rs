@@ -178,28 +178,12 @@ named! {
 }
 
 impl Figure {
-    /// The figures that the hardware's performance counters give (NVIDIA's GPM).
-    pub const GPM: [Self; 11] = [
-        Self::SmActive,
-        Self::SmOccupancy,
-        Self::TensorActive,
-        Self::MemoryBandwidth,
-        Self::Fp64Active,
-        Self::Fp32Active,
-        Self::Fp16Active,
-        Self::PcieTxRate,
-        Self::PcieRxRate,
-        Self::NvlinkTxRate,
-        Self::NvlinkRxRate,
-    ];
-
-    /// The entries of a list of figures: one for each, in the order of [`Self::ALL`]. Those of [`Self::GPM`] have one together, as
-    /// [`Self::Activity`], if they are all alike.
+    /// The entries of a list of figures: one for each, in the order of [`Self::ALL`]. Those of performance counters have
+    /// one together, as [`Self::Activity`], if they are all alike.
     pub fn entries<T: PartialEq>(of: impl Fn(Self) -> T) -> Vec<(Self, T)> {
-        let is_single = |figure: &Self| !figure.is_of_gpm() && *figure != Self::Activity;
-        let single = Self::ALL.into_iter().filter(is_single);
-        let mut entries: Vec<(Self, T)> = single.map(|figure| (figure, of(figure))).collect();
-        let mut counters: Vec<(Self, T)> = Self::GPM.map(|figure| (figure, of(figure))).into();
+        let all = Self::ALL.into_iter().filter(|figure| *figure != Self::Activity);
+        let all = all.map(|figure| (figure, of(figure)));
+        let (mut counters, mut entries): (Vec<_>, Vec<_>) = all.partition(|(figure, _)| figure.is_of_gpm());
         if counters.windows(2).all(|pair| pair[0].1 == pair[1].1) {
             counters.truncate(1);
             counters.iter_mut().for_each(|(figure, _)| *figure = Self::Activity);
@@ -208,9 +192,9 @@ impl Figure {
         entries
     }
 
-    /// Whether it is one of [`Self::GPM`].
+    /// Whether the hardware's performance counters give it (NVIDIA's GPM).
     pub fn is_of_gpm(self) -> bool {
-        Self::GPM.contains(&self)
+        (Self::SmActive..=Self::NvlinkRxRate).contains(&self)
     }
 
     /// Whether the driver adds the figure up, so that a reading includes what happened since the reading before.

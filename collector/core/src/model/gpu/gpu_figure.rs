@@ -85,26 +85,9 @@ pub struct Row {
 }
 
 impl GpuFigure {
-    /// The figures that are kept over the time of a run.
-    pub const OVER_TIME: [Self; 17] = [
-        Self::Utilization,
-        Self::MemoryUsed,
-        Self::MemoryRun,
-        Self::Temperature,
-        Self::Power,
-        Self::SmClock,
-        Self::SmActive,
-        Self::SmOccupancy,
-        Self::TensorActive,
-        Self::MemoryBandwidth,
-        Self::Fp64Active,
-        Self::Fp32Active,
-        Self::Fp16Active,
-        Self::PcieTxRate,
-        Self::PcieRxRate,
-        Self::NvlinkTxRate,
-        Self::NvlinkRxRate,
-    ];
+    /// The figures that are kept over the time of a run: the first ones. Lists of all figures are cut behind them.
+    pub const OVER_TIME: [Self; Self::NvlinkRxRate as usize + 1] =
+        *Self::ALL.first_chunk().expect("it is a part of all");
     /// How many of these come first that each GPU can have. A list has the others only where one is known.
     pub const USUAL: usize = 6;
 
@@ -175,15 +158,6 @@ impl GpuFigure {
         Row { title, unit, joining, value }
     }
 }
-
-// Lists of all figures are cut behind those that are kept over time.
-const _: () = {
-    let mut index = 0;
-    while index < GpuFigure::OVER_TIME.len() {
-        assert!(GpuFigure::OVER_TIME[index] as usize == index);
-        index += 1;
-    }
-};
 
 /// Number of figures.
 const COUNT: usize = GpuFigure::ALL.len();

@@ -20,7 +20,7 @@ pub struct Busy {
 pub struct Activity {
     /// Length, microseconds; 0: there is no earlier reading to compare with.
     pub us: u64,
-    /// Means over it, of [`Figure::GPM`].
+    /// Means over it, of the figures of performance counters ([`Figure::is_of_gpm`]).
     pub values: Vec<(Figure, Reading<f64>)>,
 }
 

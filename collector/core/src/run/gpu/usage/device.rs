@@ -24,7 +24,7 @@ use crate::run::gpu::policy::GpuPolicy;
 /// A reading of a device.
 #[derive(Clone, Copy)]
 pub(super) struct DeviceReading<'a> {
-    /// The device's number among all.
+    /// The device's index in `GpuUsage::devices`.
     pub number: u32,
     /// When it began, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
@@ -382,7 +382,7 @@ impl DeviceUsage {
             Some(Ok(activity)) => activity,
             Some(Err(missing)) => {
                 let refused: Reading<f64> = Err(missing.clone());
-                for figure in Figure::GPM {
+                for figure in Figure::ALL.into_iter().filter(|figure| figure.is_of_gpm()) {
                     self.figures.note(at_ns, figure, Some(&refused));
                 }
                 return;
