@@ -70,7 +70,9 @@ impl Nvml {
             self.unreadable.remove(&index);
         }
         if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
-            known.renew(raw, index, parent_raw);
+            if let Some(Ok(before)) = known.renew(raw, index, parent_raw) {
+                before.free(&self.api);
+            }
             return;
         }
         let device = Device {

@@ -58,7 +58,8 @@ enum Target {
     Instance(nvmlDevice_t, c_uint),
 }
 
-/// The samples of a device or an instance. They are never freed: a device is read until the collector ends.
+/// The samples of a device or an instance. They are freed only if the driver names the device anew: at the end of the
+/// collector, the library may be on its way out.
 pub(super) struct Gpm {
     target: Target,
     /// The latest sample, and the one that the next reading overwrites.
@@ -98,6 +99,13 @@ impl Gpm {
             call!(api, nvmlGpmSampleAlloc(sample))?;
         }
         Ok(Self { target, samples, at_ns: None })
+    }
+
+    /// Gives the samples back to the library. If that fails, they stay with it.
+    pub(super) fn free(self, api: &Api) {
+        for sample in self.samples {
+            _ = call!(api, nvmlGpmSampleFree(sample));
+        }
     }
 
     /// Reads what the counters show since the last reading. The result is empty at the first reading, and `None` if the last one was

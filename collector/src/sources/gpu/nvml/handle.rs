@@ -7,7 +7,7 @@ use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::process_lists::{KnownLists, ListsOf};
 use super::utilization::Progress;
-use crate::model::gpu::{Device, DeviceSample, Reading};
+use crate::model::gpu::{Device, DeviceSample, Missing, Reading};
 
 /// A device and what was read of it so far.
 pub(super) struct Handle {
@@ -77,14 +77,19 @@ impl Handle {
         !self.is_lost && self.is_present && (reads_lists || !self.is_gone)
     }
 
-    /// Notes how the driver names the device now, and that the device is present.
-    pub(super) fn renew(&mut self, raw: nvmlDevice_t, index: Option<u32>, parent_raw: Option<nvmlDevice_t>) {
-        // Samples of the counters before are by the handle before.
-        if (self.raw, self.parent_raw) != (raw, parent_raw) {
-            self.gpm = None;
-        }
+    /// Notes how the driver names the device now, and that the device is present. Returns the samples of its counters by
+    /// the handle before, if it has another one now.
+    pub(super) fn renew(
+        &mut self,
+        raw: nvmlDevice_t,
+        index: Option<u32>,
+        parent_raw: Option<nvmlDevice_t>,
+    ) -> Option<Reading<Gpm>> {
+        let is_other = (self.raw, self.parent_raw) != (raw, parent_raw);
+        let before = self.gpm.take_if(|gpm| is_other && !matches!(gpm, Err(Missing::NoGpm)));
         (self.raw, self.is_present, self.device.index, self.parent_raw) = (raw, true, index, parent_raw);
         self.lists_of_parent = None;
+        before
     }
 }
 
@@ -95,4 +100,21 @@ pub(super) struct Sensors {
     pub has_instant_power: Option<bool>,
     /// It has the versioned call for the temperature.
     pub has_versioned_temperature: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: GPU-82
+    #[test]
+    fn counters_that_are_switched_off_stay_so_under_another_handle() {
+        let raw = std::ptr::without_provenance_mut;
+        let mut handle = Handle::new(raw(8), Device::default(), None);
+        for (before, is_kept) in [(Missing::NoGpm, true), (Missing::NotSupported, false)] {
+            handle.gpm = Some(Err(before));
+            handle.renew(raw(handle.raw.addr() + 8), None, None);
+            assert_eq!(handle.gpm.is_some(), is_kept);
+        }
+    }
 }
