@@ -155,15 +155,15 @@ impl ReportAxis<'_> {
         let tracks = &self.over_time.time.0;
         let values = ByTimeGroup::new(|group| self.values(tracks.of(group)));
         let part = |group, point: usize| values.of(group)[point].map_or(0.0, |values| values.mean);
-        let known: Vec<f32> = (0..self.points.len())
-            .map(|point| TimeGroup::ALL.into_iter().map(|group| part(group, point)).sum())
-            .collect();
-        let shares = |group| {
-            let share =
-                |(point, known): (usize, &f32)| (*known > 0.0).then(|| decimal(part(group, point) / known));
-            known.iter().enumerate().map(share).collect()
-        };
-        known.iter().any(|known| *known > 0.0).then(|| ByTimeGroup::new(shares))
+        // How much of the time of a point is known: samples whose threads were not read have no part of any group.
+        let told_of = |point| TimeGroup::ALL.into_iter().map(|group| part(group, point)).sum();
+        let told: Vec<f32> = (0..self.points.len()).map(told_of).collect();
+        if !told.iter().any(|told| *told > 0.0) {
+            return None;
+        }
+        let share =
+            |group, (point, told): (usize, &f32)| (*told > 0.0).then(|| decimal(part(group, point) / told));
+        Some(ByTimeGroup::new(|group| told.iter().enumerate().map(|point| share(group, point)).collect()))
     }
 
     /// The mean of a quantity in each point.

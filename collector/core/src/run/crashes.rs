@@ -6,7 +6,7 @@
 //! - Some processes end themselves by the signal that ended their child (`timeout`, gpu-track-run). Then only the child counts.
 //! - No source says which process sent a SIGKILL. So SIGKILL counts only as far as the kernel counted out-of-memory kills.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -128,18 +128,22 @@ impl Crashes {
         let of_sigkill = self.counts.iter().filter(|((signal, _), _)| *signal == SIGKILL);
         let killed: u64 = of_sigkill.map(|(_, count)| count).sum();
         let are_all_known = killed <= oom_kills;
-        let counted = self.counts.iter().filter(|((signal, _), _)| *signal != SIGKILL || are_all_known);
+        let is_counted = |signal| signal != SIGKILL || are_all_known;
+        let counted = self.counts.iter().filter(|((signal, _), _)| is_counted(*signal));
         let mut list: Vec<Crash> =
             counted.map(|((signal, command), count)| crash(*signal, Some(command), *count)).collect();
         if !are_all_known && oom_kills > 0 {
             list.push(crash(SIGKILL, None, oom_kills));
         }
-        list.order_by(|a, b| {
-            let key = |crash: &Crash| (crash.is_probe, Reverse(crash.count));
-            key(a).cmp(&key(b)).then_with(|| (a.signal, &a.command).cmp(&(b.signal, &b.command)))
-        });
+        list.order_by(order);
         list
     }
+}
+
+/// The order in which crashes are listed: see [`Crashes::list`].
+fn order(a: &Crash, b: &Crash) -> Ordering {
+    let key = |crash: &Crash| (crash.is_probe, Reverse(crash.count));
+    key(a).cmp(&key(b)).then_with(|| (a.signal, &a.command).cmp(&(b.signal, &b.command)))
 }
 
 /// Whether a build system makes programs of this name only to see whether they run. Autoconf calls them `conftest`. CMake calls

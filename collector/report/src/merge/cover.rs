@@ -36,7 +36,8 @@ impl Cover {
         (all_us - first_us) * NEGLIGIBLE <= all_us
     }
 
-    /// Whether a report of this time would cover all of the time, its own included, except for a negligible part.
+    /// Whether the report of `span`, were it the first one, would cover the time of all reports and of itself, except
+    /// for a negligible part.
     pub(super) fn is_whole_for(self, span: Span) -> bool {
         Self { first: span, ..self.with(span) }.is_whole()
     }

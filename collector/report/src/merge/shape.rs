@@ -71,9 +71,11 @@ fn extremes_of_points(
         let from_us = if is_first { quantity.span.start_us.min(point.start_us) } else { point.start_us };
         let is_last = point.end_us == of_points.end_us;
         let to_us = if is_last { quantity.span.end_us.max(point.end_us) } else { point.end_us };
+        // As in [`Shape::new`], all times can be later by the rounding.
         let (from, to) = grid.touched(from_us, to_us.saturating_add(START_ROUNDING_US));
-        // Bins that the point touches, of those that the report touches.
-        for at in (from.max(first) - first)..=(to.min(last).max(first) - first) {
+        // Only the bins that the report touches count. A point behind them has none.
+        let (from, to) = (from.max(first), to.min(last).max(first));
+        for at in (from - first)..=(to - first) {
             // A point of which nothing is known can have had anything from 0 to the report's largest value.
             let (min, max) = (point.min.unwrap_or(0), point.max.unwrap_or(quantity.max));
             high[at] = high[at].max(Some(max));

@@ -20,7 +20,8 @@ const STATES: usize = TimeState::ALL.len();
 /// Time in each state, nanoseconds.
 type ByState = [u128; STATES];
 
-/// The sums of a command.
+/// What the reports tell of a command, added up: the wall time that it decided and the time of its threads, by state,
+/// and how long it waited for children and for pipes of the run.
 #[derive(Debug, Default)]
 struct CommandSums {
     wall_ns: ByState,

@@ -70,7 +70,7 @@ pub struct Recording {
 /// What is known of a point beside its values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Moment {
-    /// The RAM that each command adds, bytes.
+    /// What each command adds to the footprint of the tree, bytes.
     pub commands: Vec<(Arc<str>, u64)>,
     /// Threads of the tree. `None`: not known.
     pub threads: Option<u64>,

@@ -24,7 +24,7 @@ impl Double {
         Self { high, low: a.mul_add(b, -high) }
     }
 
-    /// Adds two such numbers. Only what is smaller than the last digits of `low` is lost.
+    /// Adds two numbers of twice the precision. Only what is smaller than the last digits of `low` is lost.
     fn plus(self, other: Self) -> Self {
         let high = Self::sum(self.high, other.high);
         Self::sum(high.high, high.low + self.low + other.low)
@@ -34,7 +34,8 @@ impl Double {
         self.plus(Self { high: -other.high, low: -other.low })
     }
 
-    /// Multiplies two such numbers. The product of both `low` is too small to count.
+    /// Multiplies two numbers of twice the precision. The product of both `low` is below their precision, so it is left
+    /// out.
     fn times(self, other: Self) -> Self {
         let high = Self::product(self.high, other.high);
         Self::sum(high.high, high.low + self.high * other.low + self.low * other.high)

@@ -101,13 +101,8 @@ impl Sink for TraceFile {
         if self.intervals.raise(at_ns, max_footprint_bytes) {
             return Ok(());
         }
-        // No row of that time is remembered. So the RAM is written without a comparison, but each event only once.
         let Some(row) = self.written.row_of(at_ns) else {
-            let key = Key::Revised { at_ns, bytes: max_footprint_bytes.values() };
-            // The next row may begin at `at_ns`, so the values come just before that.
-            let within_ns = at_ns.saturating_sub(1);
-            let is_new = self.written.known.insert(key);
-            return if is_new { self.write_revised(within_ns, at_ns, max_footprint_bytes) } else { Ok(()) };
+            return self.write_forgotten(at_ns, max_footprint_bytes);
         };
         // The row is in the file. Its RAM is written again if it was less.
         let raised = row.footprint_bytes.with(max_footprint_bytes, u64::max);
@@ -158,6 +153,16 @@ impl TraceFile {
             self.written.add_row(WrittenRow { begin_ns, key_ns, footprint_bytes });
         }
         Ok(())
+    }
+
+    /// Writes the RAM of a sample of which no row is remembered: without a comparison, but each event only once.
+    fn write_forgotten(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> io::Result<()> {
+        let key = Key::Revised { at_ns, bytes: footprint_bytes.values() };
+        if !self.written.known.insert(key) {
+            return Ok(());
+        }
+        // The next row may begin at `at_ns`, so the values come just before that.
+        self.write_revised(at_ns.saturating_sub(1), at_ns, footprint_bytes)
     }
 
     /// Writes values of the RAM counters at the time `begin_ns`. They became known after the sample of `at_ns` had closed.

@@ -36,7 +36,7 @@ pub(crate) trait Backend: Send {
     /// Asks for the devices that are present now.
     fn devices(&mut self) -> Vec<Device>;
 
-    /// The devices as they are known, without asking the driver.
+    /// The devices as they are known, without asking the driver. A backend that knows none before it asks has none.
     fn known_devices(&self) -> Vec<Device> {
         Vec::new()
     }

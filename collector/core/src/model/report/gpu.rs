@@ -144,17 +144,17 @@ pub struct GpuMemory {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuUtilization {
-    /// Over `measured_s`, percent.
+    /// Utilization over `measured_s`, percent.
     pub mean_percent: Option<f64>,
-    /// Over `measured_s`, percent.
+    /// Utilization over `measured_s`, percent.
     pub max_percent: Option<f64>,
     /// Busy time, seconds.
     pub active_s: Option<f64>,
     /// Time that the driver reported on, seconds.
     pub measured_s: Option<f64>,
-    /// Of the memory controller, percent.
+    /// Utilization of the memory controller, percent.
     pub mean_memory_percent: Option<f64>,
-    /// Of the memory controller, percent.
+    /// Utilization of the memory controller, percent.
     pub max_memory_percent: Option<f64>,
 }
 

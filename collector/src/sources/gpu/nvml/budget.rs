@@ -50,7 +50,7 @@ impl Budget {
         if self.share >= 1.0 || self.balance_ns >= 0.0 {
             return 0;
         }
-        // By then the part of the share that pays no debt has earned what is overspent.
+        // `balance_ns` is below 0 by what is overspent. The part of the share that pays no debt earns that back.
         self.at_ns.saturating_add((-self.balance_ns / (self.share * self.free_part())) as u64)
     }
 

@@ -101,7 +101,7 @@ impl Lists {
     ) -> (Reading<Vec<ProcessMemory>>, bool) {
         let is_same = used.is_some() && known.used.map(|(used, _)| used) == used;
         // No list is read. The compute list counts as fresh, since the memory in use shows that it is as it was.
-        if kind == Kind::Memory && is_same && known.is_unchanged_with_use() {
+        if kind == Kind::Memory && is_same && known.does_use_tell_changes() {
             return (known.merged([true, false, false]), false);
         }
         let [compute, others @ ..] = &self.0;
@@ -132,9 +132,9 @@ impl Lists {
 }
 
 impl KnownLists {
-    /// Whether unchanged memory in use means that the lists are as they were. It does if the compute list could be read, and
-    /// shows all listed processes of the run. It does not if the list has once changed without it.
-    fn is_unchanged_with_use(&self) -> bool {
+    /// Whether the lists need not be read while the memory in use stays as it is: the compute list could be read, it
+    /// shows all listed processes of the run, and it has never changed while the memory in use did not.
+    fn does_use_tell_changes(&self) -> bool {
         !self.use_hides_changes
             && self.is_needed == [false; 3]
             && matches!(self.entries[COMPUTE], Some(Ok(_)))
@@ -406,12 +406,12 @@ mod tests {
     #[test]
     fn unchanged_memory_in_use_tells_only_of_a_compute_list_that_was_read() {
         let lists = known([&[(10, 500)], &[], &[]]);
-        assert!(lists.is_unchanged_with_use());
+        assert!(lists.does_use_tell_changes());
         let [mut failed, mut silent, mut needed] = [(); 3].map(|()| known([&[(10, 500)], &[], &[]]));
         failed.entries[0] = Some(Err(Failure(code::UNKNOWN)));
         silent.use_hides_changes = true;
         needed.is_needed[1] = true;
-        assert!([failed, silent, needed].iter().all(|lists| !lists.is_unchanged_with_use()));
+        assert!([failed, silent, needed].iter().all(|lists| !lists.does_use_tell_changes()));
     }
 
     /// A driver whose list is empty.

@@ -60,7 +60,7 @@ pub(super) fn view(model: &Model, buffer: &mut Buffer) {
     let [gpu_rows, coverage_rows, event_rows] =
         shares(left.saturating_sub(LEAST_PROCESS_ROWS), wanted, is_small(area.height));
     let rows_below = gpu_rows + coverage_rows + event_rows;
-    // The chart gets half of what is left, and what the processes do not need.
+    // The chart gets half of what is left, or more if the processes need less than the other half.
     let left = left.saturating_sub(rows_below);
     let processes = u16::try_from(model.rows.len() + PROCESS_FRAME_ROWS).unwrap_or(u16::MAX);
     let most = if model.is_interactive { MOST_CHART_ROWS.1 } else { MOST_CHART_ROWS.0 };
