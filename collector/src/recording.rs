@@ -11,9 +11,11 @@ use rusqlite::types::ValueRef;
 
 use crate::bounded_lines;
 use crate::database::{DatabaseReader, unreadable};
-use crate::model::report::Exit;
+use crate::model::ended_process::EndedProcess;
+use crate::model::quality::Quality;
+use crate::model::report::{Exit, ProcessUsage};
 use crate::model::sorting::Sorting;
-use crate::report::over_time::{self, Detail, Fixed, MOST_CELLS, Moment, RecordedProcess, Recording};
+use crate::report::over_time::{self, Detail, Fixed, MOST_CELLS, Moment, Recording};
 use crate::sys::given_file;
 
 /// Reads a file of one form. The error is a text to put after the file's name.
@@ -29,7 +31,7 @@ const FIXED: [&str; 3] = ["ram_unit", "gpu_ram_unit", "system_gpu_count"];
 /// Further columns of `static_data`. A table need not have them.
 const MACHINE: [&str; 2] = ["n_expected_cores", "ram_system_capacity"];
 /// The columns of `processes` that are read.
-const PROCESS: [&str; 10] = [
+const PROCESS: [&str; 12] = [
     "pid",
     "start_ns",
     "ppid",
@@ -39,7 +41,9 @@ const PROCESS: [&str; 10] = [
     "exit_code",
     "exit_signal",
     "cpu_s",
+    "cpu_quality",
     "peak_rss_bytes",
+    "peak_quality",
 ];
 
 /// Reads a tracking file. Its extension says the form. `None`: the extension is not that of a tracking file.
@@ -179,21 +183,25 @@ fn whole(row: &Row, at: usize) -> rusqlite::Result<Option<u64>> {
 }
 
 /// Reads the table `processes`, which gpu_tracker does not have, and sorts the processes by their starts.
-fn processes(reader: &DatabaseReader) -> Result<Vec<RecordedProcess>, String> {
-    // The numbers are places in [`PROCESS`]. The table has no GPU memory of processes.
+fn processes(reader: &DatabaseReader) -> Result<Vec<EndedProcess>, String> {
+    let quality = |name: String| serde_json::from_value(name.into()).unwrap_or(Quality::Unknown);
+    // The numbers are places in [`PROCESS`].
     let process = |row: &Row| {
-        Ok(RecordedProcess {
+        let usage = ProcessUsage {
             pid: row.get(0)?,
-            start_ns: whole(row, 1)?.unwrap_or(0),
             ppid: row.get(2)?,
             command: row.get(3)?,
+            args: None,
             wall_s: row.get::<_, Option<f64>>(4)?.unwrap_or(0.0),
-            is_still_running: row.get(5)?,
             exit: Exit { code: row.get(6)?, signal: row.get(7)? },
             cpu_s: row.get(8)?,
-            peak_rss_bytes: whole(row, 9)?,
-            peak_gpu_bytes: None,
-        })
+            cpu_quality: quality(row.get(9)?),
+            peak_rss_bytes: whole(row, 10)?,
+            peak_quality: quality(row.get(11)?),
+            gpu: None,
+        };
+        let start_ns = whole(row, 1)?.unwrap_or(0);
+        Ok(EndedProcess { start_ns, is_still_running: row.get(5)?, usage })
     };
     let mut all = Vec::new();
     reader.rows("processes", known("processes", reader, &PROCESS)?, |row| {

@@ -5,10 +5,11 @@ use serde::Serialize;
 use crate::alerts_in_words::event_in_words;
 use crate::figures::{UNKNOWN, bytes, count, readable, signal_name};
 use crate::model::alert::{EventKind, RunEvent};
+use crate::model::ended_process::EndedProcess;
 use crate::model::report::{Exit, Report};
 use crate::model::rule::Unit;
 use crate::model::sorting::Sorting;
-use crate::over_time::{RecordedProcess, Recording};
+use crate::over_time::Recording;
 use crate::quote::{self, csv_cell, csv_plain};
 use gpu_track_core::named;
 
@@ -169,26 +170,27 @@ fn filtered(mut all: Vec<Event>, filter: &Filter) -> Vec<Event> {
 }
 
 /// The start and the end of a process. `at_s` converts a time of the file to seconds after the start of the run.
-fn start_and_end(process: &RecordedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
+fn start_and_end(process: &EndedProcess, at_s: impl Fn(u64) -> f64) -> [Event; 2] {
+    let usage = &process.usage;
     let kind = if process.is_still_running {
         Recorded::StillRunning
-    } else if process.exit.signal.is_some() {
+    } else if usage.exit.signal.is_some() {
         Recorded::Killed
     } else {
         Recorded::Exit
     };
     let start = Event {
-        pid: Some(process.pid),
-        ppid: process.ppid,
-        command: Some(process.command.clone()),
+        pid: Some(usage.pid),
+        ppid: usage.ppid,
+        command: Some(usage.command.clone()),
         ..new_event(START, at_s(process.start_ns), None)
     };
     let end = Event {
         at_s: at_s(process.end_ns()),
         kind: Kind::Recorded(kind),
-        exit: Some(process.exit),
-        cpu_s: process.cpu_s,
-        ram_bytes: process.peak_rss_bytes,
+        exit: Some(usage.exit),
+        cpu_s: usage.cpu_s,
+        ram_bytes: usage.peak_rss_bytes,
         ..start.clone()
     };
     [start, end]
@@ -277,19 +279,23 @@ pub fn csv(events: &[Event]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::report::ProcessUsage;
 
     fn recording() -> Recording {
-        let process = |pid, start_ns, exit, is_still_running| RecordedProcess {
-            pid,
+        let usage = gpu_track_core::fixtures::full().processes.heaviest.swap_remove(0).usage;
+        let process = |pid, start_ns, exit, is_still_running| EndedProcess {
             start_ns,
             is_still_running,
-            ppid: None,
-            command: "a,\"b\x1b".into(),
-            wall_s: 2.5,
-            cpu_s: Some(1.5),
-            peak_rss_bytes: None,
-            peak_gpu_bytes: None,
-            exit,
+            usage: ProcessUsage {
+                pid,
+                ppid: None,
+                command: "a,\"b\x1b".into(),
+                wall_s: 2.5,
+                cpu_s: Some(1.5),
+                peak_rss_bytes: None,
+                exit,
+                ..usage.clone()
+            },
         };
         let exit = |code, signal| Exit { code, signal };
         let processes = vec![

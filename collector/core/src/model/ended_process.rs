@@ -15,3 +15,10 @@ pub struct EndedProcess {
     #[serde(flatten)]
     pub usage: ProcessUsage,
 }
+
+impl EndedProcess {
+    /// Its end, CLOCK_MONOTONIC nanoseconds.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add((self.usage.wall_s.max(0.0) * 1e9) as u64)
+    }
+}

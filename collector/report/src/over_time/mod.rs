@@ -6,8 +6,8 @@ mod read;
 
 pub use forms::{Statistics, csv, json, statistics, text};
 pub use read::{
-    Detail, Fixed, MOST_CELLS, Moment, RecordedProcess, Recording, clock_of_report, from_csv, from_lines,
-    from_report, from_table,
+    Detail, Fixed, MOST_CELLS, Moment, Recording, clock_of_report, from_csv, from_lines, from_report,
+    from_table,
 };
 
 pub(crate) use crate::model::joining::Joining;

@@ -9,7 +9,7 @@ use super::{Clock, Column, Joining, OverTime, Point};
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::groups::Groups;
-use crate::model::report::{Exit, Report, Series, Track};
+use crate::model::report::{Report, Series, Track};
 use crate::model::sorting::Sorting;
 use crate::model::style::RamUnit;
 use crate::model::time_groups::TimeGroup;
@@ -51,8 +51,8 @@ pub struct Recording {
     pub start_ns: u64,
     /// The clock of the day at the points. `None`: the file does not say.
     pub clock: Option<Clock>,
-    /// The processes that ended, in the order of the file. `None`: the form has no processes.
-    pub processes: Option<Vec<RecordedProcess>>,
+    /// The processes that ended, in the order of the file, without their arguments. `None`: the form has no processes.
+    pub processes: Option<Vec<EndedProcess>>,
     /// Times whose RAM was found later to be larger: CLOCK_MONOTONIC nanoseconds, and the larger RAM in bytes.
     pub revisions: Vec<(u64, u64)>,
     /// Cores that the run could use. `None`: the file does not say.
@@ -85,56 +85,6 @@ impl From<TreeSample> for Moment {
             commands: commands.collect(),
             threads: Some(sample.threads.combined.max),
             gpus: sample.gpu.devices,
-        }
-    }
-}
-
-/// A process that ended, as a tracking file has it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RecordedProcess {
-    /// Its pid.
-    pub pid: u32,
-    /// Its start, CLOCK_MONOTONIC nanoseconds.
-    pub start_ns: u64,
-    /// Its life, seconds.
-    pub wall_s: f64,
-    /// Its parent. `None`: unknown.
-    pub ppid: Option<u32>,
-    /// Its command name.
-    pub command: String,
-    /// It was alive at the end of the run.
-    pub is_still_running: bool,
-    /// How it ended.
-    pub exit: Exit,
-    /// CPU time, seconds. `None`: unknown.
-    pub cpu_s: Option<f64>,
-    /// Peak RSS, bytes. `None`: unknown.
-    pub peak_rss_bytes: Option<u64>,
-    /// Peak memory on all GPUs, bytes. `None`: unknown, or it had none.
-    pub peak_gpu_bytes: Option<u64>,
-}
-
-impl RecordedProcess {
-    /// Its end, CLOCK_MONOTONIC nanoseconds.
-    pub fn end_ns(&self) -> u64 {
-        self.start_ns.saturating_add((self.wall_s.max(0.0) * NS_PER_S) as u64)
-    }
-}
-
-impl From<EndedProcess> for RecordedProcess {
-    fn from(process: EndedProcess) -> Self {
-        let EndedProcess { start_ns, is_still_running, usage } = process;
-        Self {
-            pid: usage.pid,
-            start_ns,
-            wall_s: usage.wall_s,
-            ppid: usage.ppid,
-            command: usage.command,
-            is_still_running,
-            exit: usage.exit,
-            cpu_s: usage.cpu_s,
-            peak_rss_bytes: usage.peak_rss_bytes,
-            peak_gpu_bytes: usage.gpu.and_then(|gpu| gpu.peak_ram_bytes),
         }
     }
 }
@@ -232,7 +182,10 @@ pub fn from_lines(lines: impl Iterator<Item = String>, detail: Detail) -> Record
                     samples = halved(&samples);
                 }
             }
-            Line::Process(process) => recording.processes.get_or_insert_default().push((*process).into()),
+            Line::Process(mut process) => {
+                process.usage.args = None;
+                recording.processes.get_or_insert_default().push(*process);
+            }
             Line::Event(Event::Revised { at_ns, max_footprint_bytes }) => {
                 recording.revisions.push((at_ns, max_footprint_bytes.combined));
                 revise(&mut samples, at_ns, max_footprint_bytes);

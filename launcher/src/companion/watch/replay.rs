@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gpu_track_collector::model::alert::{EventKind, Events, RunEvent};
+use gpu_track_collector::model::ended_process::EndedProcess;
 use gpu_track_collector::model::gpu::gpu_figure::{ByGpuFigure, GpuFigure};
 use gpu_track_collector::model::report::{Crash, Report, Usable};
 use gpu_track_collector::model::signal::signal_name;
@@ -12,7 +13,7 @@ use gpu_track_collector::model::tree_sample::GpuSample;
 use gpu_track_collector::read_recording;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
 use gpu_track_collector::report::figures;
-use gpu_track_collector::report::over_time::{Detail, RecordedProcess, Recording};
+use gpu_track_collector::report::over_time::{Detail, Recording};
 use gpu_track_collector::report::read::read as read_report;
 
 use super::frame::{Ended, Frame, Process, Reading, Run, Stage};
@@ -109,7 +110,7 @@ impl Replay {
         if let Some(commands) = &mut commands {
             commands.order_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
         }
-        let is_live = |process: &&RecordedProcess| {
+        let is_live = |process: &&EndedProcess| {
             process.start_ns <= at_ns && (at_ns < process.end_ns() || process.is_still_running)
         };
         let listed: Vec<Process> = self.processes().filter(is_live).map(shown).collect();
@@ -174,20 +175,20 @@ impl Replay {
     }
 
     /// The processes of the file.
-    fn processes(&self) -> impl Iterator<Item = &RecordedProcess> {
+    fn processes(&self) -> impl Iterator<Item = &EndedProcess> {
         self.recording.processes.iter().flatten()
     }
 
     /// Counts the processes that ended by a moment, CLOCK_MONOTONIC nanoseconds.
     fn ended(&self, at_ns: u64) -> Ended {
         let mut ended = Ended::default();
-        let is_over = |process: &&RecordedProcess| process.end_ns() <= at_ns && !process.is_still_running;
-        for process in self.processes().filter(is_over) {
+        let is_over = |process: &&EndedProcess| process.end_ns() <= at_ns && !process.is_still_running;
+        for EndedProcess { usage, .. } in self.processes().filter(is_over) {
             ended.count += 1;
-            let same_command = ended.by_command.entry(process.command.clone()).or_default();
+            let same_command = ended.by_command.entry(usage.command.clone()).or_default();
             same_command.count += 1;
-            same_command.cpu_s = same_command.cpu_s.into_iter().chain(process.cpu_s).reduce(|a, b| a + b);
-            same_command.peak_rss_bytes = same_command.peak_rss_bytes.max(process.peak_rss_bytes);
+            same_command.cpu_s = same_command.cpu_s.into_iter().chain(usage.cpu_s).reduce(|a, b| a + b);
+            same_command.peak_rss_bytes = same_command.peak_rss_bytes.max(usage.peak_rss_bytes);
         }
         ended
     }
@@ -251,15 +252,16 @@ fn alerts(events: Option<&Events>, at_s: f64) -> Vec<String> {
 }
 
 /// Converts a process of the file for the view.
-fn shown(process: &RecordedProcess) -> Process {
+fn shown(EndedProcess { start_ns, usage, .. }: &EndedProcess) -> Process {
     Process {
-        pid: Some(process.pid.into()),
-        parent_pid: process.ppid.map(Into::into),
-        start_ns: process.start_ns,
-        command: process.command.clone(),
-        rss_bytes: process.peak_rss_bytes,
-        cpu_s: process.cpu_s,
-        gpu_bytes: process.peak_gpu_bytes,
+        pid: Some(usage.pid.into()),
+        parent_pid: usage.ppid.map(Into::into),
+        start_ns: *start_ns,
+        command: usage.command.clone(),
+        rss_bytes: usage.peak_rss_bytes,
+        cpu_s: usage.cpu_s,
+        // A tracking file has no GPU memory of single processes.
+        gpu_bytes: None,
     }
 }
 
