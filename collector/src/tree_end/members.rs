@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::TreeToEnd;
 use crate::sources::helpers::{Helpers, runs_own_program};
 use crate::sources::membership::Membership;
@@ -9,7 +11,7 @@ use crate::store::run_directory::RunDirectory;
 use crate::sys::proc_fs::{ProcRoot, Stat};
 
 /// A process. The start tells it from a later process with the same pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {
     /// Its pid.
     pub pid: u32,

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 /// An open file and its name.
 ///
@@ -20,7 +21,7 @@ pub struct NamedFile {
 }
 
 /// What tells a file from others, whatever its name: its device and its inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId {
     /// Major and minor number of the device.
     pub device: (u32, u32),
@@ -29,9 +30,10 @@ pub struct FileId {
 }
 
 /// A file that another process can't replace by one of the same name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFile {
-    /// The name that it was created with.
+    /// The name that it was created with. JSON can't have it: it need not be UTF-8.
+    #[serde(skip)]
     pub path: PathBuf,
     /// The file itself.
     pub id: FileId,
