@@ -60,7 +60,13 @@ impl GrowingFile {
     /// Appends `bytes`, which are `items` whole items. Returns whether they were written: if there is no space, none of them is, and
     /// they count as lost. Later items may find space.
     pub(super) fn append(&mut self, bytes: &[u8], items: u64) -> io::Result<bool> {
-        if let Err(error) = self.file.write_all_at(bytes, self.end) {
+        self.write(self.end, bytes, items)
+    }
+
+    /// As [`Self::append`], but from byte `begin` of the file on, so the last item is written anew. If nothing could be appended, the
+    /// file has its former length, and the caller must restore that item.
+    pub(super) fn write(&mut self, begin: u64, bytes: &[u8], items: u64) -> io::Result<bool> {
+        if let Err(error) = self.file.write_all_at(bytes, begin) {
             // A part of the bytes may be written. It can be cut off, because that needs no space.
             self.file.set_len(self.end)?;
             if !is_no_space(&error) {
@@ -70,8 +76,13 @@ impl GrowingFile {
             self.loss.error.get_or_insert(error.to_string());
             return Ok(false);
         }
-        self.end += bytes.len() as u64;
+        self.end = begin + bytes.len() as u64;
         Ok(true)
+    }
+
+    /// Overwrites bytes of written items, from byte `at` of the file on.
+    pub(super) fn replace(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
     }
 
     /// What was lost so far because there was no space.

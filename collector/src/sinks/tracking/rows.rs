@@ -6,11 +6,9 @@
 //!
 //! Lines are written at a known offset, not with O_APPEND. So a disk that is full for a time costs lines, and leaves no torn one.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
-use super::file;
+use super::growing::GrowingFile;
 use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 
@@ -19,114 +17,71 @@ pub(super) const PAGE: u64 = 4096;
 
 /// A file of lines.
 pub(super) struct RowFile {
-    file: File,
+    file: GrowingFile,
     /// How many bytes the lines before the first row have. 0: all lines are rows.
     head: u64,
-    /// Where the next line is written, as bytes from the start of the file.
-    end: u64,
-    loss: Loss,
 }
 
 impl RowFile {
     /// Opens the file, and cuts off what follows its last line break. A file that is shorter than `head` bytes is emptied.
     pub(super) fn open(target: &StreamFile, head: u64) -> io::Result<Self> {
-        let file = file::open(target)?;
-        let length = file.metadata()?.len();
-        let mut rows = Self { file, head, end: 0, loss: Loss::default() };
-        if length >= head {
-            let (begin, tail) = rows.tail(length)?;
+        let mut rows = Self { file: GrowingFile::open(target)?, head };
+        let mut end = 0;
+        if rows.file.end() >= head {
+            let (begin, tail) = rows.tail()?;
             let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-            rows.end = begin + whole as u64;
+            end = begin + whole as u64;
         }
-        if rows.end != length {
-            rows.file.set_len(rows.end)?;
-        }
+        rows.file.cut(end)?;
         Ok(rows)
     }
 
-    /// The rows in the last two pages before byte `end`, as the byte at which they begin, and their bytes. If the file has a
-    /// whole row, these bytes have one, too.
-    fn tail(&self, end: u64) -> io::Result<(u64, Vec<u8>)> {
+    /// The rows in the last two pages, as the byte of the file at which they begin, and their bytes. If the file has a whole row,
+    /// these bytes have one, too.
+    fn tail(&self) -> io::Result<(u64, Vec<u8>)> {
+        let end = self.file.end();
         let begin = end.saturating_sub(2 * PAGE).max(self.head);
-        let mut bytes = vec![0; usize::try_from(end.saturating_sub(begin)).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, begin)?;
-        Ok((begin, bytes))
+        Ok((begin, self.file.read(begin, end)?))
     }
 
     /// Calls `find` with the rows of the last two pages, the last row first, until it returns something. The first row in these pages
     /// can lack its beginning.
     pub(super) fn find_last<T>(&self, find: impl Fn(&str) -> Option<T>) -> io::Result<Option<T>> {
-        let (_, tail) = self.tail(self.end)?;
+        let (_, tail) = self.tail()?;
         Ok(tail.split(|byte| *byte == b'\n').rev().find_map(|line| find(std::str::from_utf8(line).ok()?)))
     }
 
     /// Whether the file has no line.
     pub(super) fn is_empty(&self) -> bool {
-        self.end == 0
+        self.file.is_empty()
     }
 
     /// Appends lines, which must have their line breaks and at most [`PAGE`] bytes each. Returns whether they were written: if
     /// there is no space, none of them is, and they count as one lost line. Later lines may find space.
     pub(super) fn append(&mut self, lines: &[String]) -> io::Result<bool> {
-        match self.write(lines) {
-            Ok(()) => Ok(true),
-            Err(error) if is_no_space(&error) => {
-                self.loss.lines += 1;
-                self.loss.error.get_or_insert(error.to_string());
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Appends lines. After an error, none of them is in the file.
-    fn write(&mut self, lines: &[String]) -> io::Result<()> {
-        // If the first line does not fit in the page, the last line in the file is lengthened. The others lengthen lines in `bytes`.
-        if let Some(first) = lines.first() {
-            self.make_room(first.len())?;
-        }
-        let mut bytes = Vec::new();
+        // The file's last line break is written again: after spaces, if the first line does not fit in its page.
+        let line_break = self.file.end().checked_sub(1);
+        let begin = line_break.unwrap_or(0);
+        let mut bytes: Vec<u8> = line_break.map(|_| b'\n').into_iter().collect();
         for line in lines {
-            lengthen(&mut bytes, self.end, line.len());
+            lengthen(&mut bytes, begin, line.len());
             bytes.extend_from_slice(line.as_bytes());
         }
-        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
-            // A part of the bytes may be written. It can be cut off, because that needs no space.
-            self.file.set_len(self.end)?;
-            return Err(error);
+        let is_written = self.file.write(begin, &bytes, 1);
+        if let (Ok(false) | Err(_), Some(line_break)) = (&is_written, line_break) {
+            self.replace(line_break, "\n")?;
         }
-        self.end += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Lengthens the file's last line to the end of its page, unless a line of `length` bytes fits after it.
-    fn make_room(&mut self, length: usize) -> io::Result<()> {
-        let Some(line_break) = self.end.checked_sub(1) else { return Ok(()) };
-        // Spaces and a new line break overwrite the old line break. The rest of the last line stays.
-        let mut bytes = vec![b'\n'];
-        lengthen(&mut bytes, line_break, length);
-        if bytes.len() == 1 {
-            return Ok(());
-        }
-        if let Err(error) = self.file.write_all_at(&bytes, line_break) {
-            // The page has a line, so the file system has a block for it. Space can lack only where blocks are smaller than
-            // pages. This restores the line.
-            self.file.set_len(self.end)?;
-            self.file.write_all_at(b"\n", line_break)?;
-            return Err(error);
-        }
-        self.end = line_break + bytes.len() as u64;
-        Ok(())
+        is_written
     }
 
     /// Overwrites bytes of written lines, from byte `at` of the file on. That needs no space on the disk.
     pub(super) fn replace(&self, at: u64, bytes: &str) -> io::Result<()> {
-        self.file.write_all_at(bytes.as_bytes(), at)
+        self.file.replace(at, bytes.as_bytes())
     }
 
     /// What was lost so far because there was no space.
     pub(super) fn loss(&self) -> Loss {
-        self.loss.clone()
+        self.file.loss()
     }
 }
 
