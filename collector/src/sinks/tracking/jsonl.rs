@@ -9,7 +9,7 @@ use gpu_track_report::tracking_line::{Line, Run};
 
 use super::intervals::{Intervals, Row};
 use super::lines::LineFile;
-use super::recent::Recent;
+use super::recent::{Key, Recent};
 use crate::model::ended_process::EndedProcess;
 use crate::model::ended_task::EndedTask;
 use crate::model::groups::Groups;
@@ -24,35 +24,11 @@ use crate::sinks::sink::{Loss, Resume, Sink, SinkContext};
 /// between two savings of its state.
 const RECENT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The key of a line that is no sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Key {
-    Process {
-        pid: u32,
-        start_ns: u64,
-    },
-    /// The hash of the line: a task that goes on later has another one.
-    Task {
-        line: u64,
-    },
-    Revised {
-        at_ns: u64,
-        bytes: [u64; 3],
-    },
-}
-
-impl Key {
-    fn of_event(event: &Event) -> Self {
-        let Event::Revised { at_ns, max_footprint_bytes } = event;
-        Self::Revised { at_ns: *at_ns, bytes: max_footprint_bytes.values() }
-    }
-
-    /// That of a task with this line.
-    fn of_task(line: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(line.trim_end().as_bytes());
-        Self::Task { line: hasher.finish() }
-    }
+/// The key of a task with this line: its mark is the line's hash.
+fn key_of_task(task: &EndedTask, line: &str) -> Key {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(line.trim_end().as_bytes());
+    Key::Task { id: task.usage.id.into(), mark: hasher.finish() }
 }
 
 struct JsonLines {
@@ -85,13 +61,13 @@ impl Sink for JsonLines {
                 (self.intervals.last_ns, self.written_max_ram) = (sample.at_ns, sample.max_ram);
             }
             Some(Line::Process(process)) => {
-                self.known.insert(Key::Process { pid: process.usage.pid, start_ns: process.start_ns });
+                self.known.insert(Key::from_process(&process));
             }
-            Some(Line::Task(_)) => {
-                self.known.insert(Key::of_task(line));
+            Some(Line::Task(task)) => {
+                self.known.insert(key_of_task(&task, line));
             }
             Some(Line::Event(event)) => {
-                self.known.insert(Key::of_event(&event));
+                self.known.insert(Key::from_event(&event));
             }
             _ => {}
         })?;
@@ -118,7 +94,7 @@ impl Sink for JsonLines {
 
     /// Writes an event, unless it is in the file: after a restart, events can come again.
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if self.known.insert(Key::of_event(event)) {
+        if self.known.insert(Key::from_event(event)) {
             self.write(&Line::Event(*event)).map(drop)
         } else {
             Ok(())
@@ -166,14 +142,15 @@ impl JsonLines {
 
     /// Writes a process, unless it is in the file: after a restart, processes can come again.
     fn write_process(&mut self, process: EndedProcess) -> io::Result<()> {
-        let key = Key::Process { pid: process.usage.pid, start_ns: process.start_ns };
+        let key = Key::from_process(&process);
         if self.known.insert(key) { self.write(&Line::Process(Box::new(process))).map(drop) } else { Ok(()) }
     }
 
     /// Writes a task, unless its line is in the file.
     fn write_task(&mut self, task: EndedTask) -> io::Result<()> {
-        let line = Line::Task(Box::new(task));
-        if self.known.insert(Key::of_task(&line.text())) { self.write(&line).map(drop) } else { Ok(()) }
+        let line = Line::Task(Box::new(task.clone()));
+        let key = key_of_task(&task, &line.text());
+        if self.known.insert(key) { self.write(&line).map(drop) } else { Ok(()) }
     }
 
     /// Writes a line. In an empty file, writes the line of the run before it. Returns whether it was written: a full disk loses it.

@@ -27,8 +27,9 @@ use self::annotations::{Name, number, source};
 use self::messages::TracePacket;
 use self::packets::PacketFile;
 use self::sequence::Sequence;
-use self::written::{Key, Written, WrittenRow};
+use self::written::{Written, WrittenRow};
 use super::intervals::{Intervals, Row};
+use super::recent::Key;
 use crate::model::ended_process::EndedProcess;
 use crate::model::ended_task::EndedTask;
 use crate::model::groups::Groups;
@@ -102,7 +103,7 @@ impl Sink for TraceFile {
             return Ok(());
         }
         let Some(row) = self.written.row_of(at_ns) else {
-            return self.write_forgotten(at_ns, max_footprint_bytes);
+            return self.write_forgotten(event);
         };
         // The row is in the file. Its RAM is written again if it was less.
         let raised = row.footprint_bytes.with(max_footprint_bytes, u64::max);
@@ -156,13 +157,13 @@ impl TraceFile {
     }
 
     /// Writes the RAM of a sample of which no row is remembered: without a comparison, but each event only once.
-    fn write_forgotten(&mut self, at_ns: u64, footprint_bytes: Groups<u64>) -> io::Result<()> {
-        let key = Key::Revised { at_ns, bytes: footprint_bytes.values() };
-        if !self.written.known.insert(key) {
+    fn write_forgotten(&mut self, event: &Event) -> io::Result<()> {
+        if !self.written.known.insert(Key::from_event(event)) {
             return Ok(());
         }
+        let Event::Revised { at_ns, max_footprint_bytes } = *event;
         // The next row may begin at `at_ns`, so the values come just before that.
-        self.write_revised(at_ns.saturating_sub(1), at_ns, footprint_bytes)
+        self.write_revised(at_ns.saturating_sub(1), at_ns, max_footprint_bytes)
     }
 
     /// Writes values of the RAM counters at the time `begin_ns`. They became known after the sample of `at_ns` had closed.
@@ -185,7 +186,7 @@ impl TraceFile {
     /// known of a written one, such as its rule, is not in the file.
     fn write_task(&mut self, task: &EndedTask) -> io::Result<()> {
         let Some(began_ns) = task.began_ns else { return Ok(()) };
-        if !self.written.known.insert(Key::Task { id: task.usage.id.into(), began_ns }) {
+        if !self.written.known.insert(Key::Task { id: task.usage.id.into(), mark: began_ns }) {
             return Ok(());
         }
         let packets = self.sequence.task(task, began_ns);

@@ -5,9 +5,42 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashSet;
 
+use crate::model::ended_process::EndedProcess;
+use crate::model::tree_sample::Event;
+
 /// Maximum number of keys that are kept. Only items since the last saving of a collector's state can come again, and these are far
 /// fewer.
 const MAX_KEYS: usize = 65_536;
+
+/// The key of an item that is no row. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Process {
+        pid: u64,
+        start_ns: u64,
+    },
+    /// A task as it was written once. `mark` tells that from what is written of the same task when it has gone on.
+    Task {
+        id: u64,
+        mark: u64,
+    },
+    /// RAM of a time that was found later to be larger.
+    Revised {
+        at_ns: u64,
+        bytes: [u64; 3],
+    },
+}
+
+impl Key {
+    pub(super) fn from_process(process: &EndedProcess) -> Self {
+        Self::Process { pid: process.usage.pid.into(), start_ns: process.start_ns }
+    }
+
+    pub(super) fn from_event(event: &Event) -> Self {
+        let Event::Revised { at_ns, max_footprint_bytes } = event;
+        Self::Revised { at_ns: *at_ns, bytes: max_footprint_bytes.values() }
+    }
+}
 
 /// The keys that were added last.
 #[derive(Debug)]

@@ -6,51 +6,39 @@ use crate::model::quality::Quality;
 use crate::model::report::Exit;
 use crate::model::tree_sample::MaximumSource;
 
-/// Makes the enum of names of arguments, and the list of its variants with their texts.
-macro_rules! names {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// The name of an argument. Its number is its place, from 1 on.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum Name {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Name {
-            const ALL: [(Self, &'static str); [$($text),*].len()] = [$((Self::$name, $text)),*];
-        }
-    };
-}
-
-names! {
-    Pid = "pid",
-    ParentPid = "parent pid",
-    /// CLOCK_MONOTONIC, nanoseconds. With the pid it is the key of the process.
-    Start = "start (ns)",
-    Arguments = "arguments",
-    ExitCode = "exit code",
-    Signal = "signal",
-    StillRunning = "still running",
-    CpuTime = "CPU time (s)",
-    CpuQuality = "CPU time is",
-    PeakRss = "peak RSS (bytes)",
-    PeakQuality = "peak RSS is",
-    MaxRam = "max RAM (bytes)",
-    MaxRamSource = "max RAM is known by",
-    /// With the last value of a row: its key, CLOCK_MONOTONIC nanoseconds.
-    RowEnd = "end of the interval (ns)",
-    /// With the last value of what became known later: the key of the sample that had it, CLOCK_MONOTONIC nanoseconds.
-    Revised = "known later, of the sample (ns)",
-    /// The number of a task in the run. With the start of its slice it is the key of the slice.
-    Task = "task",
-    Processes = "processes",
-    Tries = "starts",
-    FailedTries = "failed starts",
-    PeakRam = "peak RAM (bytes)",
-    PeakRamQuality = "peak RAM is",
-    GpuRam = "GPU memory (bytes)",
-    ReadBytes = "read (bytes)",
-    WriteBytes = "written (bytes)",
-    Why = "why",
+gpu_track_core::named! {
+    /// The name of an argument. Its number is its place, from 1 on.
+    pub enum Name {
+        Pid = "pid",
+        ParentPid = "parent pid",
+        /// CLOCK_MONOTONIC, nanoseconds. With the pid it is the key of the process.
+        Start = "start (ns)",
+        Arguments = "arguments",
+        ExitCode = "exit code",
+        Signal = "signal",
+        StillRunning = "still running",
+        CpuTime = "CPU time (s)",
+        CpuQuality = "CPU time is",
+        PeakRss = "peak RSS (bytes)",
+        PeakQuality = "peak RSS is",
+        MaxRam = "max RAM (bytes)",
+        MaxRamSource = "max RAM is known by",
+        /// With the last value of a row: its key, CLOCK_MONOTONIC nanoseconds.
+        RowEnd = "end of the interval (ns)",
+        /// With the last value of what became known later: the key of the sample that had it, CLOCK_MONOTONIC nanoseconds.
+        Revised = "known later, of the sample (ns)",
+        /// The number of a task in the run. With the start of its slice it is the key of the slice.
+        Task = "task",
+        Processes = "processes",
+        Tries = "starts",
+        FailedTries = "failed starts",
+        PeakRam = "peak RAM (bytes)",
+        PeakRamQuality = "peak RAM is",
+        GpuRam = "GPU memory (bytes)",
+        ReadBytes = "read (bytes)",
+        WriteBytes = "written (bytes)",
+        Why = "why",
+    }
 }
 
 impl Name {
@@ -62,7 +50,7 @@ impl Name {
 
 /// All names with their numbers.
 pub(super) fn names() -> Vec<InternedName> {
-    Name::ALL.map(|(name, text)| InternedName { iid: Some(name.iid()), name: Some(text.into()) }).into()
+    Name::ALL.map(|name| InternedName { iid: Some(name.iid()), name: Some(name.name().into()) }).into()
 }
 
 /// Makes an argument of this name, without a value.

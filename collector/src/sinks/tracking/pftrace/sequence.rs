@@ -138,16 +138,6 @@ impl Sequence {
         let lane = self.lanes.take(&usage.command, start_ns, end_ns);
         let track_uuid = tracks::lane_uuid(self.id, lane.number);
         let new_track = lane.is_new.then(|| self.track(tracks::lane(track_uuid, &usage.command)));
-        let begin = self.slice_begin(process, track_uuid);
-        let end = self.event(end_ns, event::SLICE_END, track_uuid, end_event(process));
-        new_track.into_iter().chain([begin, end]).collect()
-    }
-
-    /// The packet that begins a process's slice, with the process's pids, start and arguments. Texts are given by number, and
-    /// the packet declares those that are new.
-    fn slice_begin(&mut self, process: &EndedProcess, track_uuid: u64) -> TracePacket {
-        let (usage, start_ns) = (&process.usage, process.start_ns);
-        let (name_iid, event_names) = self.names.number(tracks::name(&usage.command));
         let arguments = usage.args.as_ref().map(|args| self.arguments.number(quote::words(args)));
         let (arguments_iid, new_arguments) = arguments.unzip();
         let event = event_with([
@@ -157,15 +147,32 @@ impl Sequence {
             arguments_iid
                 .map(|iid| DebugAnnotation { string_value_iid: Some(iid), ..named(Name::Arguments) }),
         ]);
+        let new_arguments = new_arguments.unwrap_or_default();
+        let begin = self.slice_begin(start_ns, track_uuid, &usage.command, event, new_arguments);
+        let end = self.event(end_ns, event::SLICE_END, track_uuid, end_event(process));
+        new_track.into_iter().chain([begin, end]).collect()
+    }
+
+    /// The packet that begins a slice on a track, at `at_ns`, CLOCK_MONOTONIC nanoseconds. `name` is given by number, as are the texts
+    /// of the arguments in `event`, and the packet declares those that are new.
+    fn slice_begin(
+        &mut self,
+        at_ns: u64,
+        track: u64,
+        name: &str,
+        event: TrackEvent,
+        new_texts: Vec<InternedName>,
+    ) -> TracePacket {
+        let (name_iid, event_names) = self.names.number(tracks::name(name));
         let event = TrackEvent { name_iid: Some(name_iid), ..event };
         let interned = InternedData {
             event_names,
-            debug_annotation_string_values: new_arguments.unwrap_or_default(),
+            debug_annotation_string_values: new_texts,
             ..InternedData::default()
         };
         TracePacket {
             interned_data: Some(interned).filter(|interned| *interned != InternedData::default()),
-            ..self.event(start_ns, event::SLICE_BEGIN, track_uuid, event)
+            ..self.event(at_ns, event::SLICE_BEGIN, track, event)
         }
     }
 
@@ -176,14 +183,8 @@ impl Sequence {
         let mut packets: Vec<TracePacket> =
             tracks.into_iter().filter_map(|track| self.declare(track)).collect();
         let uuid = tracks::task_uuid(task.usage.id);
-        let (name_iid, event_names) = self.names.number(tracks::name(&task.usage.title()));
         let event = event_with([number(Name::Task, Some(task.usage.id.into()))]);
-        let event = TrackEvent { name_iid: Some(name_iid), ..event };
-        let interned = InternedData { event_names, ..InternedData::default() };
-        packets.push(TracePacket {
-            interned_data: Some(interned).filter(|interned| *interned != InternedData::default()),
-            ..self.event(began_ns, event::SLICE_BEGIN, uuid, event)
-        });
+        packets.push(self.slice_begin(began_ns, uuid, &task.usage.title(), event, Vec::new()));
         let end_ns = task.end_ns.max(began_ns);
         packets.push(self.event(end_ns, event::SLICE_END, uuid, end_of_task(&task.usage)));
         packets

@@ -5,38 +5,11 @@ use std::collections::VecDeque;
 use super::annotations::{Name, argument};
 use super::messages::{TracePacket, event};
 use super::tracks;
-use crate::model::ended_process::EndedProcess;
 use crate::model::groups::Groups;
-use crate::sinks::tracking::recent::Recent;
+use crate::sinks::tracking::recent::{Key, Recent};
 
 /// Maximum number of rows that are remembered. The core remembers fewer samples, and can revise only those.
 const MOST_ROWS: usize = 4096;
-
-/// The key of an item that is no row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    Process {
-        pid: u64,
-        start_ns: u64,
-    },
-    /// A slice of a task.
-    Task {
-        id: u64,
-        began_ns: u64,
-    },
-    /// Revised RAM of a time of which no row is remembered.
-    Revised {
-        at_ns: u64,
-        bytes: [u64; 3],
-    },
-}
-
-impl Key {
-    /// The key of a process.
-    pub(super) fn from_process(process: &EndedProcess) -> Self {
-        Self::Process { pid: process.usage.pid.into(), start_ns: process.start_ns }
-    }
-}
 
 /// A row. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +70,7 @@ impl Written {
         match event.kind {
             Some(event::SLICE_BEGIN) => {
                 let pid = argument(event, Name::Pid);
-                let task = argument(event, Name::Task).map(|id| Key::Task { id, began_ns: at_ns });
+                let task = argument(event, Name::Task).map(|id| Key::Task { id, mark: at_ns });
                 self.begun = pid.map(|pid| Key::Process { pid, start_ns: at_ns }).or(task);
                 false
             }
