@@ -10,7 +10,7 @@ use crate::model::report::{Exit, Report};
 use crate::model::rule::Unit;
 use crate::model::sorting::Sorting;
 use crate::over_time::Recording;
-use crate::quote::{self, csv_cell, csv_plain};
+use crate::quote::{self, CsvColumn, csv_cell, csv_plain, csv_table, csv_text};
 use gpu_track_core::named;
 
 const NS_PER_S: f64 = 1e9;
@@ -243,37 +243,31 @@ pub fn json(events: &[Event]) -> String {
     quote::json_pretty(&events)
 }
 
+/// The columns of events in CSV.
+const COLUMNS: [CsvColumn<Event>; 18] = [
+    ("at_s", |event| event.at_s.to_string()),
+    ("type", |event| event.kind.name().to_owned()),
+    ("pid", |event| csv_plain(event.pid)),
+    ("ppid", |event| csv_plain(event.ppid)),
+    ("command", |event| csv_cell(event.command.as_deref().unwrap_or_default())),
+    ("exit_code", |event| csv_plain(event.exit.and_then(|exit| exit.code))),
+    ("exit_signal", |event| csv_plain(event.exit.and_then(|exit| exit.signal))),
+    ("cpu_s", |event| csv_plain(event.cpu_s)),
+    ("ram_bytes", |event| csv_plain(event.ram_bytes)),
+    ("rule", |event| csv_text(event.rule.as_deref())),
+    ("unit", |event| csv_plain(event.unit.map(Unit::name))),
+    ("amount", |event| csv_plain(event.amount)),
+    ("allowed", |event| csv_plain(event.allowed)),
+    ("rate_bytes_per_s", |event| csv_plain(event.rate_bytes_per_s)),
+    ("left_s", |event| csv_plain(event.left_s)),
+    ("from", |event| csv_plain(event.from)),
+    ("device", |event| csv_text(event.device.as_deref())),
+    ("message", |event| csv_text(event.message.as_deref())),
+];
+
 /// Formats events as CSV, with the names of the columns in the first line. The cell of a null is empty.
 pub fn csv(events: &[Event]) -> String {
-    let row = |event: &Event| {
-        let exit = event.exit.unwrap_or_default();
-        let text = |text: &Option<String>| text.as_deref().map(csv_cell).unwrap_or_default();
-        [
-            event.at_s.to_string(),
-            event.kind.name().to_owned(),
-            csv_plain(event.pid),
-            csv_plain(event.ppid),
-            csv_cell(event.command.as_deref().unwrap_or_default()),
-            csv_plain(exit.code),
-            csv_plain(exit.signal),
-            csv_plain(event.cpu_s),
-            csv_plain(event.ram_bytes),
-            text(&event.rule),
-            csv_plain(event.unit.map(Unit::name)),
-            csv_plain(event.amount),
-            csv_plain(event.allowed),
-            csv_plain(event.rate_bytes_per_s),
-            csv_plain(event.left_s),
-            csv_plain(event.from),
-            text(&event.device),
-            text(&event.message),
-        ]
-        .join(",")
-            + "\n"
-    };
-    let head = "at_s,type,pid,ppid,command,exit_code,exit_signal,cpu_s,ram_bytes,rule,unit,amount,allowed,\
-                rate_bytes_per_s,left_s,from,device,message\n";
-    [head.to_owned()].into_iter().chain(events.iter().map(row)).collect()
+    csv_table(&COLUMNS, events)
 }
 
 #[cfg(test)]

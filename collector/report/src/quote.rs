@@ -90,6 +90,26 @@ pub(super) fn csv_plain<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
+/// Formats a text as a cell of CSV. `None` is an empty cell.
+pub(super) fn csv_text(text: Option<&str>) -> String {
+    text.map(csv_cell).unwrap_or_default()
+}
+
+/// A column of a table in CSV: its name, and the cell of a row.
+pub(super) type CsvColumn<T> = (&'static str, fn(&T) -> String);
+
+/// Formats a table as CSV: the names of the columns in the first line, then a line for each row.
+pub(super) fn csv_table<T>(columns: &[CsvColumn<T>], rows: &[T]) -> String {
+    let line = |cells: Vec<String>| {
+        cells.join(",")
+            + "
+"
+    };
+    let head = line(columns.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let row = |row: &T| line(columns.iter().map(|(_, cell)| cell(row)).collect());
+    std::iter::once(head).chain(rows.iter().map(row)).collect()
+}
+
 /// Escapes the punctuation on which Markdown acts anywhere in a line, in a table too, and with which GitHub makes links (`@`, `#`,
 /// `:`). A backslash before it makes it that character. What acts only at the begin of a line, such as `-`, stays as it is.
 pub(crate) fn markdown(text: &str) -> String {

@@ -3,22 +3,20 @@
 use crate::figures::{UNKNOWN, bytes, exit, readable};
 use crate::model::quality::Quality;
 use crate::model::report::{Report, TaskUsage};
-use crate::quote::{self, csv_cell, csv_plain, markdown as escaped};
+use crate::quote::{self, CsvColumn, csv_cell, csv_plain, csv_table, csv_text, markdown as escaped};
 use crate::text::terminal::{left, right};
 
 /// Longest name of a task in text, in columns.
 const NAME_COLUMNS: usize = 60;
 
-/// A column of the table in CSV: its name, and a task's cell. What is unknown is empty.
-type Column = (&'static str, fn(&TaskUsage) -> String);
-
-const COLUMNS: [Column; 23] = [
+/// The columns of the table in CSV. What is unknown is empty.
+const COLUMNS: [CsvColumn<TaskUsage>; 23] = [
     ("id", |task| task.id.to_string()),
     ("kind", |task| task.kind_name().unwrap_or_default().to_owned()),
     ("name", |task| csv_cell(&task.name)),
     ("tasks", |task| csv_plain(task.tasks)),
     ("parent", |task| csv_plain(task.parent)),
-    ("node", |task| text_cell(task.node.as_deref())),
+    ("node", |task| csv_text(task.node.as_deref())),
     ("start_s", |task| csv_plain(task.start_s)),
     ("wall_s", |task| csv_plain(task.wall_s)),
     ("processes", |task| task.processes.to_string()),
@@ -33,22 +31,14 @@ const COLUMNS: [Column; 23] = [
     ("write_bytes", |task| csv_plain(task.io.write_bytes)),
     ("exit_code", |task| csv_plain(task.exit.code)),
     ("exit_signal", |task| csv_plain(task.exit.signal)),
-    ("why", |task| text_cell(task.why.as_deref())),
+    ("why", |task| csv_text(task.why.as_deref())),
     ("nested_cpu_s", |task| csv_plain(task.with_nested.and_then(|all| all.cpu_s))),
     ("nested_peak_ram_bytes", |task| csv_plain(task.with_nested.and_then(|all| all.peak_ram_bytes))),
 ];
 
-/// Formats a text as a cell of CSV. `None` is an empty cell.
-fn text_cell(text: Option<&str>) -> String {
-    text.map(csv_cell).unwrap_or_default()
-}
-
 /// Writes the tasks as CSV, with the names of the columns in the first line.
 pub fn csv(report: &Report) -> String {
-    let line = |cells: Vec<String>| cells.join(",") + "\n";
-    let head = line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect());
-    let row = |task: &TaskUsage| line(COLUMNS.iter().map(|(_, cell)| cell(task)).collect());
-    std::iter::once(head).chain(report.tasks.iter().map(row)).collect()
+    csv_table(&COLUMNS, &report.tasks)
 }
 
 /// Writes the tasks as JSON, as the report has them.

@@ -16,7 +16,7 @@ use crate::model::report::{
     Crash, Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
 };
 use crate::model::sorting::Sorting;
-use crate::quote::{csv_cell, csv_plain};
+use crate::quote::{CsvColumn, csv_cell, csv_plain, csv_table};
 
 /// How many ranks are listed of each kind.
 const LISTED: usize = 10;
@@ -329,23 +329,21 @@ fn spread_of(ranks: &[&RankUsage], value: impl Fn(&RankUsage) -> Option<f64>) ->
     spread(ranks.iter().filter_map(|rank| Some((value(rank)?, &rank.place))))
 }
 
+/// The columns of ranks in CSV.
+const COLUMNS: [CsvColumn<RankUsage>; 10] = [
+    ("job", |rank| rank.place.job.to_string()),
+    ("rank", |rank| rank.place.rank.to_string()),
+    ("node", |rank| csv_cell(&rank.place.node)),
+    ("pid", |rank| csv_plain(rank.pid)),
+    ("wall_s", |rank| rank.wall_s.to_string()),
+    ("cpu_s", |rank| csv_plain(rank.cpu_s)),
+    ("peak_ram_bytes", |rank| csv_plain(rank.peak_ram_bytes)),
+    ("peak_gpu_ram_bytes", |rank| csv_plain(rank.peak_gpu_ram_bytes)),
+    ("exit_code", |rank| csv_plain(rank.exit.code)),
+    ("exit_signal", |rank| csv_plain(rank.exit.signal)),
+];
+
 /// Writes ranks as CSV, with the names in the first line. What is not known is empty.
 pub fn csv(ranks: &[RankUsage]) -> String {
-    let head = "job,rank,node,pid,wall_s,cpu_s,peak_ram_bytes,peak_gpu_ram_bytes,exit_code,exit_signal\n";
-    let row = |rank: &RankUsage| {
-        let RankUsage { place, pid, wall_s, peak_ram_bytes, cpu_s, peak_gpu_ram_bytes, exit } = rank;
-        format!(
-            "{},{},{},{},{wall_s},{},{},{},{},{}\n",
-            place.job,
-            place.rank,
-            csv_cell(&place.node),
-            csv_plain(*pid),
-            csv_plain(*cpu_s),
-            csv_plain(*peak_ram_bytes),
-            csv_plain(*peak_gpu_ram_bytes),
-            csv_plain(exit.code),
-            csv_plain(exit.signal)
-        )
-    };
-    [head.to_owned()].into_iter().chain(ranks.iter().map(row)).collect()
+    csv_table(&COLUMNS, ranks)
 }
