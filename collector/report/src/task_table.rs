@@ -4,7 +4,7 @@ use crate::figures::{UNKNOWN, bytes, exit, readable};
 use crate::model::quality::Quality;
 use crate::model::report::{Report, TaskUsage};
 use crate::quote::{self, CsvColumn, csv_cell, csv_plain, csv_table, csv_text, markdown as escaped};
-use crate::text::terminal::{left, right};
+use crate::text::table::with_figures;
 
 /// Longest name of a task in text, in columns.
 const NAME_COLUMNS: usize = 60;
@@ -77,13 +77,7 @@ pub fn text(report: &Report) -> String {
     };
     let mut rows = vec![escaped(HEADS.map(str::to_owned))];
     rows.extend(report.tasks.iter().map(|task| escaped(cells(task))));
-    let width = |at: usize| rows.iter().map(|row| quote::width(&row[at])).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let figures = row.iter().zip(&widths).skip(1).map(|(cell, width)| right(cell, *width));
-        format!("{}  {}\n", left(&row[0], widths[0]), figures.collect::<Vec<_>>().join("  "))
-    };
-    rows.iter().map(line).collect()
+    with_figures(&rows, 1).join("\n") + "\n"
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use serde_json::{Map, Number, Value};
 
 use super::{METRIC, OverTime, Point, mean};
 use crate::figures::{UNKNOWN, bytes, short};
-use crate::text::terminal::{left, right};
+use crate::text::table::with_figures;
+use crate::text::terminal::right;
 use crate::{metrics, quote};
 
-/// Columns of a figure in text.
+/// Minimum number of columns of a figure in text.
 const FIGURE_COLUMNS: usize = 10;
 /// Maximum number of columns of a name in text. All lines are as wide as the widest name, and a metric can have any name.
 const NAME_COLUMNS: usize = 64;
@@ -79,17 +80,14 @@ pub fn text(over_time: &OverTime) -> String {
     let count = over_time.points.len();
     let title = format!("{count} point{} in {} s", if count == 1 { "" } else { "s" }, short(last_s));
     let name = |column: &Statistics| quote::cut_middle(&quote::escape(&column.name), NAME_COLUMNS);
-    let names: Vec<String> = statistics.iter().map(name).collect();
-    let width = names.iter().map(|name| quote::width(name)).chain([title.len()]).max().unwrap_or(0);
-    let line = |name: &str, cells: [String; 3]| {
-        let cells = cells.map(|cell| right(&cell, FIGURE_COLUMNS)).join("  ");
-        format!("{}  {cells}\n", left(name, width))
+    let heads = ["min", "mean", "max"].map(|head| right(head, FIGURE_COLUMNS));
+    let row = |name: String, cells: [String; 3]| std::iter::once(name).chain(cells).collect();
+    let line = |column: &Statistics| {
+        let values = [column.min, column.mean, column.max];
+        row(name(column), values.map(|value| readable(&column.name, value)))
     };
-    let head = line(&title, ["min", "mean", "max"].map(str::to_owned));
-    let lines = statistics.iter().zip(&names).map(|(column, name)| {
-        line(name, [column.min, column.mean, column.max].map(|value| readable(&column.name, value)))
-    });
-    [head].into_iter().chain(lines).collect()
+    let rows: Vec<_> = std::iter::once(row(title, heads)).chain(statistics.iter().map(line)).collect();
+    with_figures(&rows, 1).join("\n") + "\n"
 }
 
 /// Writes a value of a column in a readable unit. The last word of the column's name is its unit. Values of other units, such

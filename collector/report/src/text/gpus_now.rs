@@ -1,11 +1,11 @@
 //! The output of `gpu-track gpus` as text: a line for each GPU, and below it one for each process on it.
 
-use super::terminal::{Look, left, right};
+use super::table::with_figures;
+use super::terminal::{Look, left};
 use crate::figures::{UNKNOWN, bytes};
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::gpu::listing::{Listed, ListedProcess, Listing};
 use crate::model::style::Console;
-use crate::quote;
 
 /// How many columns have words, the number of a GPU and its name. They come before [`FIGURES`].
 const WORD_COLUMNS: usize = 2;
@@ -41,24 +41,10 @@ pub(crate) fn gpus_now(listing: &Listing) -> String {
 /// The line of heads, then for each GPU its line and those of its processes.
 fn table(gpus: &[Listed], look: Look) -> Vec<String> {
     let heads = ["GPU", "name"].into_iter().chain(FIGURES.map(|(head, _)| head)).map(str::to_owned).collect();
-    let rows: Vec<Vec<String>> = gpus.iter().map(|gpu| row(gpu, look)).collect();
-    let width =
-        |column: usize| rows.iter().chain([&heads]).map(|row| quote::width(&row[column])).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let mut lines = vec![aligned(&heads, &widths)];
-    for (gpu, row) in gpus.iter().zip(&rows) {
-        lines.push(aligned(row, &widths));
-        lines.extend(processes(gpu, look));
-    }
-    lines
-}
-
-/// Joins the cells of a row: words are aligned to the left, figures to the right.
-fn aligned(row: &[String], widths: &[usize]) -> String {
-    let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, &width))| {
-        if column < WORD_COLUMNS { left(cell, width) } else { right(cell, width) }
-    });
-    cells.collect::<Vec<_>>().join("  ")
+    let rows: Vec<_> = std::iter::once(heads).chain(gpus.iter().map(|gpu| row(gpu, look))).collect();
+    let below = std::iter::once(Vec::new()).chain(gpus.iter().map(|gpu| processes(gpu, look)));
+    let lines = with_figures(&rows, WORD_COLUMNS).into_iter().zip(below);
+    lines.flat_map(|(line, below)| std::iter::once(line).chain(below)).collect()
 }
 
 /// The cells of a GPU.
