@@ -1,8 +1,6 @@
 //! What a device shows now, and which processes have memory on it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io::Read;
 use std::sync::Arc;
 
 use super::pid_facts::has_own_pid_ns;
@@ -11,11 +9,9 @@ use crate::model::gpu::listing::{GpuNow, ListedProcess, Listing};
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Reading};
 use crate::model::sorting::Sorting;
 use crate::model::tree_sample::GpuSample;
-use crate::sys::proc_fs::ProcRoot;
+use crate::sources::program;
+use crate::sys::proc_fs::{ProcRoot, Statm};
 use crate::sys::user;
-
-/// The most that is read of a command line, bytes: a process can have megabytes of it.
-const MOST_ARGUMENT_BYTES: u64 = 4096;
 
 /// What the last reading of a device shows. `processes` describes the processes that have memory on the device.
 pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Processes) -> GpuNow {
@@ -100,38 +96,17 @@ impl Processes {
         if self.are_foreign {
             return ListedProcess { pid, ..ListedProcess::default() };
         }
-        let status = fs::read_to_string(self.root.path(pid, "status")).ok();
-        let uid = status.as_deref().and_then(uid_of);
-        let rss_bytes = status.as_deref().and_then(rss_of);
-        let user = uid.map(|uid| {
+        // A process that has ended has no memory.
+        let statm = self.root.read(pid, "statm").and_then(|text| Statm::parse(&text));
+        let resident = statm.map(|statm| statm.resident).filter(|pages| *pages > 0);
+        let rss_bytes = resident.map(|pages| pages * rustix::param::page_size() as u64);
+        let user = self.root.status(pid).and_then(|status| status.user).map(|uid| {
             let name = || user::name(uid).unwrap_or_else(|| uid.to_string());
             self.users.entry(uid).or_insert_with(name).clone()
         });
-        let (command, arguments) = (self.root.comm(pid), self.arguments(pid));
+        let (command, arguments) = (self.root.comm(pid), program::args(&self.root, pid));
         ListedProcess { pid, user, command, arguments, rss_bytes, ..ListedProcess::default() }
     }
-
-    /// The command line of a process, cut after [`MOST_ARGUMENT_BYTES`]. `None`: /proc does not show it, or it is empty.
-    fn arguments(&self, pid: u32) -> Option<Vec<String>> {
-        let mut bytes = Vec::new();
-        let file = fs::File::open(self.root.path(pid, "cmdline")).ok()?;
-        file.take(MOST_ARGUMENT_BYTES).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(&bytes)).into_owned();
-        (!text.is_empty()).then(|| text.split('\0').map(str::to_owned).collect())
-    }
-}
-
-/// The RSS in the text of /proc/PID/status, bytes. `None`: the process has ended, and has none.
-fn rss_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kib.checked_mul(1024)
-}
-
-/// The effective user in the text of /proc/PID/status: the second of the four numbers.
-fn uid_of(status: &str) -> Option<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -178,11 +153,5 @@ mod tests {
         let foreign = now(&device, &sample, &mut processes).processes.unwrap();
         assert_eq!((foreign[0].pid, &foreign[0].user, &foreign[0].command), (own, &None, &None));
         assert_eq!(now(&device, &DeviceSample::default(), &mut processes), GpuNow::default());
-    }
-
-    #[test]
-    fn user_is_the_effective_one() {
-        assert_eq!(uid_of("Name:\ta\nUid:\t1\t2\t3\t4\nGid:\t5\t5\t5\t5\n"), Some(2));
-        assert_eq!(uid_of("Name:\ta\n"), None);
     }
 }
