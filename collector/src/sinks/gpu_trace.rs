@@ -6,12 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
-
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 
 use super::grid::Grid;
+use super::output::write_all;
 use super::sink::{Loss, Resume, Sink, SinkContext};
 use super::tracking::LineFile;
 use crate::model::gpu_trace::{GpuTrace, header, line_of_sample};
@@ -167,32 +164,13 @@ impl GpuLog {
         if let Lines::File(file) = &mut self.lines {
             return file.append(&lines).map(drop);
         }
-        self.lines = match write_to_stdout(lines.concat().as_bytes()) {
+        // The command shares stdout and may have made it non-blocking.
+        self.lines = match write_all(io::stdout(), lines.concat().as_bytes(), None) {
             Ok(()) => Lines::Stdout { is_new: false },
             // The reader needs no more, as in `| head`: this is no failure.
-            Err(Errno::PIPE) => Lines::Unread,
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Lines::Unread,
+            Err(error) => return Err(error),
         };
         Ok(())
     }
-}
-
-/// Writes all bytes to stdout, and waits while it has no room. The command shares stdout and may have made it non-blocking.
-fn write_to_stdout(mut bytes: &[u8]) -> Result<(), Errno> {
-    let stdout = io::stdout();
-    while !bytes.is_empty() {
-        match rustix::io::write(&stdout, bytes) {
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(Errno::AGAIN) => {
-                let mut fds = [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::OUT)];
-                match poll(&mut fds, None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use crate::model::style::{Output, StreamFile};
 pub(crate) use crate::sys::given_path::directory_of;
 use crate::sys::given_path::is_foreign;
+pub(super) use stream::write_all;
 
 /// What the name of a new file begins with until all of it is written.
 pub(crate) const TEMPORARY_PREFIX: &str = ".gpu-track.";

@@ -4,8 +4,8 @@
 //! that was found at the start. It is not opened before that is known: to open a device can have side effects.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const READER_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the open is tried while a fifo has no reader.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a reader may take nothing. A user may have stopped the terminal with Ctrl-S.
-const STALL_SECONDS: i64 = 60;
+const STALL: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Appends a report.
 ///
@@ -33,7 +33,7 @@ pub(super) fn append(stream: &StreamFile, bytes: &[u8]) -> io::Result<()> {
 
 /// Does what [`append`] does, and waits at most `patience` for the reader of a fifo.
 fn append_within(stream: &StreamFile, bytes: &[u8], patience: Duration) -> io::Result<()> {
-    write_all(&mut open_within(stream, patience)?, bytes)
+    write_all(open_within(stream, patience)?, bytes, Some(STALL))
 }
 
 /// Opens the file to append to it. Waits at most `patience` for the reader of a fifo. The descriptor is non-blocking.
@@ -64,24 +64,27 @@ fn open_path(stream: &StreamFile) -> io::Result<File> {
     Ok(found)
 }
 
-/// Writes all bytes to a non-blocking file. Waits whenever the file takes no more for the moment.
-fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+/// Writes all bytes. Waits whenever the file takes no more for the moment, each time for at most `patience`, or without a limit.
+pub(in crate::sinks) fn write_all(
+    file: impl AsFd,
+    mut bytes: &[u8],
+    patience: Option<Timespec>,
+) -> io::Result<()> {
     while !bytes.is_empty() {
-        match file.write(bytes) {
+        match rustix::io::write(&file, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_space(file)?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(Errno::AGAIN) => await_space(file.as_fd(), patience)?,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
 }
 
-/// Waits until the file takes bytes again, or a signal comes. Fails after [`STALL_SECONDS`].
-fn await_space(file: &File) -> io::Result<()> {
-    let mut fds = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
-    match poll(&mut fds, Some(&Timespec { tv_sec: STALL_SECONDS, tv_nsec: 0 })) {
+/// Waits until the file takes bytes again, or a signal comes. Fails after `patience`.
+fn await_space(file: BorrowedFd, patience: Option<Timespec>) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::OUT)], patience.as_ref()) {
         Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "its reader takes nothing")),
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
