@@ -7,10 +7,10 @@
 //! database. Then database and log are copied to files without names, and SQLite completes the copy of the database. The log must
 //! belong to the database's owner or to this user. It may not name another file, because SQLite would delete that.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::OpenFlags;
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
-use rustix::io::Errno;
 use thiserror::Error;
 
 use super::{MOST_COPIED, journal, locks, vfs};
+use crate::sys::files::copy_range;
 
 /// Maximum number of bytes of a database. A year of samples each second has about that.
 const MAX_BYTES: u64 = 16 << 30;
@@ -131,11 +131,16 @@ pub(super) fn open(given: &Path) -> Result<File, NotOpened> {
     }
     // A writer may be in a transaction.
     until(|| locks::share(&database))?;
+    whole(database, &directory, name)
+}
+
+/// Returns a database, or a completed copy of it if it is incomplete without a log that lies beside it. `name`: its name in `directory`.
+fn whole(database: File, directory: &OwnedFd, name: &OsStr) -> Result<File, NotOpened> {
     for kind in [Log::Journal, Log::WriteAhead] {
         let mut log_name = name.to_owned();
         log_name.push(kind.suffix());
         let refused = |why| NotOpened::Log(Path::new(&log_name).display().to_string(), why);
-        let log = match open_in(&directory, log_name.clone()) {
+        let log = match open_in(directory, log_name.clone()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             log => log,
         };
@@ -252,25 +257,11 @@ fn copy(file: &File) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let on_disk = openat(CWD, "/tmp", flags, Mode::RUSR | Mode::WUSR);
     let made = on_disk.or_else(|_| memfd_create("gpu-track-database", MemfdFlags::CLOEXEC));
-    let mut copy = File::from(made?);
+    let copy = File::from(made?);
     // `check` has refused a larger file. One that has grown since is cut here; `completed` drops the copy, since the length changed.
     let length = file.metadata()?.len().min(MOST_COPIED);
     copy.set_len(length)?;
-    let mut at = 0;
-    while at < length {
-        let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
-            Ok(data) => data.min(length),
-            // There is no data from here to the end.
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data))?.min(length);
-        (&mut &*file).seek(SeekFrom::Start(data))?;
-        copy.seek(SeekFrom::Start(data))?;
-        io::copy(&mut file.take(hole - data), &mut copy)?;
-        // At least a byte further, so that a program that punches holes meanwhile can't make this loop endless.
-        at = hole.max(data + 1);
-    }
+    copy_range(file, &copy, 0..length, u64::MAX)?;
     Ok(copy)
 }
 

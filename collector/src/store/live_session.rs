@@ -3,23 +3,19 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gpu_track_abi::layout::{FILE_SIZE, HEADER_SIZE};
 use gpu_track_abi::overflow::MAX_UNREAD_BYTES;
-use rustix::fs::{
-    CWD, FlockOperation, MemfdFlags, Mode, OFlags, SeekFrom, flock, memfd_create, openat, seek,
-};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, flock, memfd_create};
 
 use super::session_name::state_name;
 use super::state_file::StateFile;
+use crate::sys::files::{copy_range, open_regular};
 use crate::sys::segment::named::NamedFile;
 
-/// Bytes that are copied with one call at most.
-const CHUNK: u64 = 1 << 20;
 /// Maximum number of bytes that are copied of the overflow area after the segment. Writers leave at most 16 MiB there unread, but
 /// several that look at the same time may each append. More than twice that is damage.
 const MAX_OVERFLOW_BYTES: u64 = 2 * MAX_UNREAD_BYTES;
@@ -90,10 +86,8 @@ impl LiveSession {
 
 /// Opens a regular file of this user for reading. No link is followed. Any other file is `PermissionDenied`.
 fn open_own(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
-    let found = file.metadata()?;
-    let is_own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
+    let (file, found) = open_regular(path, OFlags::RDONLY)?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
     if is_own { Ok(file) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
@@ -104,28 +98,9 @@ fn in_memory() -> io::Result<OwnedFd> {
     Ok(memfd_create("gpu-track-segment", MemfdFlags::CLOEXEC).or_else(unnamed)?)
 }
 
-/// Copies a range of bytes to the same place of another file. Stops after `most` bytes, or up to a chunk later. Holes stay holes.
-fn copy_range(from: &File, to: &File, range: std::ops::Range<u64>, most: u64) -> io::Result<()> {
-    let (mut at, mut copied) = (range.start, 0);
-    while at < range.end && copied < most {
-        let begin = match seek(from.as_fd(), SeekFrom::Data(at)) {
-            Err(Errno::NXIO) => return Ok(()),
-            found => found?.min(range.end),
-        };
-        let hole = seek(from.as_fd(), SeekFrom::Hole(begin))?.min(range.end);
-        let mut bytes = vec![0; usize::try_from((hole - begin).min(CHUNK)).unwrap_or_default()];
-        let read = from.read_at(&mut bytes, begin)?;
-        to.write_all_at(bytes.get(..read).unwrap_or_default(), begin)?;
-        copied += read as u64;
-        // If nothing is read, the file was truncated meanwhile.
-        at = if read == 0 { range.end } else { begin + read as u64 };
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{FileExt, symlink};
 
     use super::*;
 

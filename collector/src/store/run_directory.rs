@@ -7,16 +7,17 @@
 //! ([`RunDirectory::stand_back`]). So a process that outlives the run finds docker and podman as they are without a run.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, flock, unlinkat};
 
 use super::session_name;
+use crate::sys::files::open_directory;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
 
@@ -44,7 +45,7 @@ pub struct RunDirectory {
     /// The one with the files for clients.
     clients: PathBuf,
     /// Held locked, so that no other run takes the directory for left behind. `None`: another process has the lock.
-    lock: Option<OwnedFd>,
+    lock: Option<File>,
 }
 
 impl RunDirectory {
@@ -66,7 +67,7 @@ impl RunDirectory {
         let clients = create_for_clients(path.file_name().unwrap_or_default(), places)?;
         let begin = || {
             DirBuilder::new().mode(0o700).create(&new)?;
-            let lock = open_directory(&new)?;
+            let lock = open_directory(CWD, &new)?;
             flock(&lock, FlockOperation::NonBlockingLockShared)?;
             // Nothing is replaced but an empty directory of this user.
             fs::rename(&new, &path)?;
@@ -145,7 +146,7 @@ impl RunDirectory {
     /// As [`Self::leave`], if no other process uses the directories for the run or its session.
     pub fn leave_if_left(self) {
         let uid = rustix::process::geteuid().as_raw();
-        let lock = open_directory(&self.path).ok();
+        let lock = open_directory(CWD, &self.path).ok();
         let is_left = lock.is_some_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok());
         // Without a launcher, a collector holds the locks of its session's files.
         let has_session = || {
@@ -211,7 +212,7 @@ fn create_for_clients(name: &OsStr, places: &[PathBuf]) -> io::Result<PathBuf> {
 
 /// Removes the files in a directory in shared memory. A container can put a link in its place at any time.
 fn remove_files(path: &Path) -> io::Result<()> {
-    let directory = open_directory(path)?;
+    let directory = open_directory(CWD, path)?;
     for entry in Dir::read_from(&directory)?.flatten() {
         let _ = unlinkat(&directory, entry.file_name(), AtFlags::empty());
     }
@@ -221,11 +222,6 @@ fn remove_files(path: &Path) -> io::Result<()> {
 /// Whether this is a directory of this user. Anybody can make one with this user's id in its name, or a link.
 fn is_own(path: &Path, uid: u32) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == uid)
-}
-
-fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// The directories in which sessions of a user can have their files: this one, and those of runs with `--containers`.

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub(crate) mod descriptors;
+pub(crate) mod files;
 pub mod given_file;
 pub(crate) mod given_path;
 pub mod kernel;

@@ -10,10 +10,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
 use super::MANIFEST;
 use crate::sinks::output::directory_of;
+use crate::sys::files::{names, open_directory};
 
 /// Beginning of a bundle's name. The time follows, so that names sort by time, and then the pid of the maker.
 const PREFIX: &str = "gpu-track.";
@@ -48,7 +49,7 @@ impl Bundle {
         let name = format!("{PREFIX}{time}.{}", std::process::id());
         let unfinished = unfinished(&name);
         mkdirat(&parent, unfinished.as_str(), Mode::RWXU)?;
-        let own = open_in(&parent, &unfinished).inspect_err(|_| {
+        let own = open_directory(&parent, &unfinished).inspect_err(|_| {
             let _ = unlinkat(&parent, unfinished.as_str(), AtFlags::REMOVEDIR);
         })?;
         Ok(Self { directory: directory.to_owned(), parent, name, own, is_finished: false })
@@ -107,12 +108,6 @@ fn open(directory: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a directory in another one. It must not be a link.
-fn open_in(parent: &OwnedFd, name: &str) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(parent, name, flags, Mode::empty())?.into())
-}
-
 /// The name of a bundle until it is whole.
 fn unfinished(name: &str) -> String {
     format!("{name}{UNFINISHED}")
@@ -123,7 +118,7 @@ fn unfinished(name: &str) -> String {
 fn remove_oldest(parent: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -> io::Result<()> {
     let (mut count, mut bytes) = (0, 0);
     let mut others = Vec::new();
-    for name in names(&open_in(parent, ".")?)? {
+    for name in names(&open_directory(parent, ".")?)? {
         let Some(found) = recognize(parent, &name) else { continue };
         if name.ends_with(UNFINISHED) {
             let _ = remove(parent, &name, &found.own);
@@ -143,7 +138,7 @@ fn remove_oldest(parent: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -
         // A reader finds the whole bundle or none, because it loses its name before its files.
         let hidden = unfinished(&name);
         if renameat(parent, name.as_str(), parent, hidden.as_str()).is_ok()
-            && let Ok(own) = open_in(parent, &hidden)
+            && let Ok(own) = open_directory(parent, &hidden)
         {
             let _ = remove(parent, &hidden, &own);
         }
@@ -165,7 +160,7 @@ fn recognize(parent: &OwnedFd, name: &str) -> Option<Found> {
     if !has_form(name.strip_suffix(UNFINISHED).unwrap_or(name)) {
         return None;
     }
-    let own = open_in(parent, name).ok()?;
+    let own = open_directory(parent, name).ok()?;
     let found = own.metadata().ok()?;
     let is_old = || found.modified().ok()?.elapsed().ok().map(|age| age > LONGEST_WRITING);
     let files = names(&own).ok()?;
@@ -203,16 +198,6 @@ fn remove(parent: &OwnedFd, name: &str, own: &File) -> io::Result<()> {
     Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// The names of a directory's entries. What is not UTF-8 in a name is replaced: no file of a bundle has such a name.
-fn names(directory: &File) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| name != "." && name != "..");
-    Ok(names)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{chown, symlink};
@@ -220,7 +205,7 @@ mod tests {
     use super::*;
 
     fn names(directory: &Path) -> Vec<String> {
-        let mut names = super::names(&File::open(directory).unwrap()).unwrap();
+        let mut names = crate::sys::files::names(File::open(directory).unwrap()).unwrap();
         names.sort();
         names
     }

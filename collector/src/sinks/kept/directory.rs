@@ -1,6 +1,6 @@
 //! The directory of kept reports: one JSON file for each run, named by the time at which it was kept.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, statat, unlinkat};
 
 use super::KEEPER;
 use crate::model::config::Keep;
 use crate::sinks::output::{TEMPORARY_PREFIX, replace};
+use crate::sys::files::{names, open_directory};
 use crate::sys::given_file::{self, MOST_OF_REPORT};
 use crate::sys::safe_path::{Unsafe, User};
 
@@ -40,10 +41,10 @@ pub(in crate::sinks) fn open_or_create(keep: &Keep) -> Option<OwnedFd> {
         return None;
     }
     let path = resolve_or_create(&keep.directory).ok()?;
-    let directory = open(&path).ok()?;
+    let directory = open_directory(CWD, &path).ok()?;
     // Looks at the directory that was opened, whatever has its name by now. Only its owner may write to it.
-    let found = File::from(directory.try_clone().ok()?).metadata().ok()?;
-    (found.uid() == user().uid() && found.mode() & 0o022 == 0).then_some(directory)
+    let found = directory.metadata().ok()?;
+    (found.uid() == user().uid() && found.mode() & 0o022 == 0).then(|| directory.into())
 }
 
 /// Returns the path, without links, of the directory of kept reports or of one below it. Creates it if it is missing.
@@ -59,12 +60,6 @@ pub fn resolve_or_create(directory: &Path) -> Result<PathBuf, Unsafe> {
 /// home directory under umask 002. They may not if the user is root.
 fn user() -> User {
     User::this().trusting_groups()
-}
-
-/// Opens a directory, which must not be a link.
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
 /// Writes a report to a new file in the directory, for this user alone, and returns its name. Then removes the oldest reports, so that
@@ -107,7 +102,7 @@ pub fn newest(keep: &Keep) -> io::Result<Option<KeptReport>> {
         Err(Unsafe::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         resolved => resolved.map_err(io::Error::other)?,
     };
-    let directory = open(&path)?;
+    let directory = open_directory(CWD, &path)?.into();
     let Some(name) = reports(&directory)?.pop() else { return Ok(None) };
     let path = path.join(name);
     let json = given_file::read_text(&path, MOST_OF_REPORT).map_err(io::Error::other)?;
@@ -170,15 +165,9 @@ fn abandoned(directory: &OwnedFd, now: SystemTime) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// All names in the directory that are UTF-8.
-fn names(directory: &OwnedFd) -> io::Result<Vec<String>> {
-    let entries = Dir::read_from(directory)?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{File, Permissions};
     use std::io::{Seek, Write};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 

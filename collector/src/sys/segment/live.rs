@@ -17,11 +17,12 @@ use gpu_track_abi::table::{
     Entry, GpuEntry, GpuTable, HEAD_WORDS, ProcessEntry, ProcessTable, SUMMARY_CAPACITY, SummaryTable,
     words_of,
 };
-use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{FallocateFlags, OFlags, fstat};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::guard;
 use super::named::NamedFile;
+use crate::sys::files::open_regular;
 
 /// The path of the live file beside this segment.
 pub fn path_of(segment: &Path) -> PathBuf {
@@ -93,14 +94,11 @@ impl LiveFile {
         protection: ProtFlags,
         named: fn(&Path, OwnedFd) -> io::Result<NamedFile>,
     ) -> io::Result<Self> {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
-        let stat = fstat(&file)?;
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !is_file || stat.st_size != LIVE_SIZE as i64 {
+        let (file, found) = open_regular(path, access)?;
+        if found.len() != LIVE_SIZE as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let live = Self::map(named(path, file)?, protection)?;
+        let live = Self::map(named(path, file.into())?, protection)?;
         if live.header().is_compatible() { Ok(live) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 

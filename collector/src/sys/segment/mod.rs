@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use gpu_track_abi::overflow;
 use gpu_track_abi::record::{ABI_VERSION, Event, Origin, RECORD_WORDS};
 use gpu_track_abi::ring::{Push, Ring};
 use gpu_track_abi::task::{KINDS, NAMES_BYTES};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
@@ -27,6 +28,7 @@ mod guard;
 pub mod live;
 pub mod named;
 
+use super::files;
 use crate::model::run_end::ShimlessPrograms;
 use named::NamedFile;
 
@@ -116,12 +118,9 @@ pub struct Segment {
 /// # Errors
 /// If it is no file of this user alone, or its mode can't be changed.
 pub fn open_to_all(path: &Path) -> std::io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty())?;
-    let found = rustix::fs::fstat(&file)?;
+    let (file, found) = files::open_regular(path, OFlags::RDONLY)?;
     // A container that has /dev/shm can put another file in its place.
-    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink == 1;
-    if !is_file || found.st_uid != rustix::process::geteuid().as_raw() {
+    if found.nlink() != 1 || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(0o666))?)

@@ -5,10 +5,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
+
+use crate::sys::files::open_regular;
 
 /// An open file and its name.
 ///
@@ -71,14 +74,12 @@ impl NamedFile {
     /// # Errors
     /// `NotFound` if there is no such file. After any other error the file must be left alone.
     pub fn left_behind(path: &Path, uid: u32) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = rustix::fs::open(path, flags, Mode::empty())?;
-        let stat = rustix::fs::fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_uid != uid {
+        let (file, found) = open_regular(path, OFlags::RDONLY)?;
+        if found.uid() != uid {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let left = Self { path: path.into(), file };
+        let left = Self { path: path.into(), file: file.into() };
         // The last user may have removed the file between open and lock.
         if left.is_linked() { Ok(left) } else { Err(io::ErrorKind::NotFound.into()) }
     }
