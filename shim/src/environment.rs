@@ -106,7 +106,7 @@ impl StartValues {
         }
     }
 
-    /// The process's rank in a job; a count of 0: it has none.
+    /// The process's rank, by the first way in which the environment names one. Without one, [`Rank::count`] is 0.
     pub(crate) fn rank(&self) -> Rank {
         rank::ranks(&self.ranks).into_iter().flatten().next().unwrap_or_default()
     }

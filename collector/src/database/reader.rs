@@ -123,7 +123,7 @@ impl DatabaseReader {
         let mut statement = self.connection.prepare(&select(names, table)).map_err(sqlite_error)?;
         let mut rows = statement.query([]).map_err(sqlite_error)?;
         while let Some(row) = rows.next().map_err(sqlite_error)? {
-            self.count(row, names.len())?;
+            self.charge(row, names.len())?;
             take(row)?;
         }
         Ok(())
@@ -148,7 +148,7 @@ impl DatabaseReader {
     }
 
     /// Subtracts the content of a row from what may still be read. An error says that it is too much.
-    fn count(&self, row: &Row, columns: usize) -> Result<(), String> {
+    fn charge(&self, row: &Row, columns: usize) -> Result<(), String> {
         let mut content = 0;
         for at in 0..columns {
             content += match row.get_ref(at).map_err(sqlite_error)? {

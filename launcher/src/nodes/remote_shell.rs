@@ -178,7 +178,7 @@ fn with_agent(args: &[OsString], agent: &str) -> Option<Vec<OsString>> {
     Some(args[..=host].iter().cloned().chain([script]).collect())
 }
 
-/// What an agent with this command line is told.
+/// Reads what follows `--agent` in an agent's command line. `None`: there is none, or it is no [`AgentSpec`].
 fn spec_of(agent: &str) -> Option<AgentSpec> {
     agent.split(' ').skip_while(|word| *word != "--agent").nth(1)?.parse().ok()
 }

@@ -71,7 +71,8 @@ pub struct Identity {
 
 impl Identity {
     /// Whether a process with this pidfd inode (0: unknown) and start, CLOCK_MONOTONIC nanoseconds, can be this one. If the inodes
-    /// of both are known, they decide, because the kernel never uses an inode number twice. Otherwise the start decides.
+    /// of both are known, they decide, because the kernel never uses an inode number twice. Otherwise the start may not be later than
+    /// the latest that this process can have.
     pub fn can_be(&self, pidfd_inode: u64, start_ns: u64) -> bool {
         if self.pidfd_inode != 0 && pidfd_inode != 0 {
             return self.pidfd_inode == pidfd_inode;

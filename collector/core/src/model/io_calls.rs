@@ -90,7 +90,7 @@ pub struct ProcessCalls {
 /// Why a reading does not tell what the run's processes passed by calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum NoIoCalls {
-    /// The run is too young: what is read costs a short run time.
+    /// The run is younger than 50 ms: the reads would slow a short run down.
     #[default]
     #[error("it is not read in a run below 50 ms")]
     Early,

@@ -60,7 +60,7 @@ pub struct Outbox {
     first: u64,
     /// The sinks were given the items before this number.
     given: u64,
-    /// For how many lines were the items of each kind that were dropped since then, before any sink was given them.
+    /// How many lines of each kind were dropped, before any sink was given them, since the sinks were last given items.
     missed: BTreeMap<ItemKind, u64>,
     /// Key of the last sample that was added, CLOCK_MONOTONIC nanoseconds.
     closed_ns: u64,

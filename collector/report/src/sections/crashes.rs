@@ -7,7 +7,7 @@ use crate::model::report::{Cause, Crash, CrashPlace, DeadProcess, Report};
 
 /// Maximum number of kinds of crashes that the summary names.
 const MAX_KINDS: usize = 3;
-/// Maximum number of lines of each of them.
+/// Maximum number of lines for each kind.
 const MOST_LINES: usize = 1;
 
 /// Makes the text `, but 3 processes crashed,`. Test programs of build systems may crash, so they do not count. `None`: nothing else

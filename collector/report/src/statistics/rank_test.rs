@@ -28,6 +28,7 @@ pub(crate) fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     if n == 0 || m == 0 {
         return None;
     }
+    // Doubled, the ranks of equal values (such as 2.5) are whole numbers, too.
     let doubled = doubled_ranks(first, second);
     let doubled_sum: usize = doubled[n..].iter().sum();
     // Twice the test's statistic U, the sum of ranks minus the smallest that it can be.

@@ -179,8 +179,8 @@ impl Worker {
         state.phase == Phase::Ready && state.unresponsive_since_ns(clock::monotonic_ns()).is_none()
     }
 
-    /// Since when a driver that had answered before has not returned from a turn, CLOCK_MONOTONIC nanoseconds.
-    /// `None`: it answers, or the turn began less than `policy::UNRESPONSIVE_NS` ago.
+    /// When the driver was called, CLOCK_MONOTONIC nanoseconds, if that call has not returned for `policy::UNRESPONSIVE_NS`. `None`: it
+    /// answers, or it has never answered.
     pub(super) fn unresponsive_since_ns(&self, now_ns: u64) -> Option<u64> {
         self.shared.lock().unresponsive_since_ns(now_ns)
     }

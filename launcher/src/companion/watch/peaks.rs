@@ -30,7 +30,7 @@ impl Peaks {
         self.gpu_run_bytes = self.gpu_run_bytes.max(sums.run_bytes());
     }
 
-    /// Raises CPU utilization to `percent`, of one core.
+    /// Raises the largest CPU utilization to `percent` (100: one core). `None` changes nothing.
     pub(super) fn raise_cpu(&mut self, percent: Option<f64>) {
         self.cpu_percent = largest(self.cpu_percent, percent);
     }

@@ -56,7 +56,7 @@ pub struct Coverage {
     /// Reports that stayed on their nodes, in no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_reports: Vec<LeftReport>,
-    /// Jobs of which only some ranks wrote records.
+    /// Ranks that wrote no record, in jobs of which other ranks did.
     pub ranks: Option<UnseenRanks>,
 }
 

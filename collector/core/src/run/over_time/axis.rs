@@ -79,9 +79,10 @@ impl Axis {
         Some(lengths_s)
     }
 
-    /// Adds the time of a sample, to the last point or to a new one. Returns where the sample is on the axis.
+    /// Adds the time of a sample, to the last point or to a new one. Returns where the sample is on the axis, with the length that the
+    /// point had before; 0: it is a new one.
     pub(super) fn push(&mut self, sample: Stretch) -> AxisPosition {
-        let point_length_s = match self.points.last_mut() {
+        let length_before_s = match self.points.last_mut() {
             Some(last) if self.samples_in_last < self.samples_per_point => {
                 let before_s = last.length_s();
                 last.end_ns = last.end_ns.max(sample.end_ns);
@@ -95,7 +96,7 @@ impl Axis {
             }
         };
         let point = self.points.len() - 1;
-        AxisPosition { point, point_length_s, sample_length_s: sample.length_s() }
+        AxisPosition { point, point_length_s: length_before_s, sample_length_s: sample.length_s() }
     }
 
     /// Divides a stretch of time among the points. Time outside of all points is left out.

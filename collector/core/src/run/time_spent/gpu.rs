@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::bounds::ReadyTime;
 use crate::model::report::TimeState;
 
+/// CPU times that differ by at most one part in so many count as equal, because clocks and the kernel's counts are not read at one
+/// moment.
+const TOLERANCE: u64 = 10;
+
 /// The GPUs on which the run holds memory, at a sample.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::run) struct GpuMoment {
@@ -37,8 +41,8 @@ pub(super) struct OnGpu {
 impl GpuSums {
     /// Adds a stretch of the run. Returns how much of it was spent on a GPU.
     ///
-    /// CUDA waits in a loop for its GPU, unless told otherwise. To the kernel that is computing. It is taken for such a wait while only one
-    /// core computes, for a process that holds memory of a busy GPU.
+    /// CUDA waits in a loop for its GPU, unless told otherwise. To the kernel that is computing. Computing counts as such a wait only
+    /// while one core computes, for a process that holds memory of a busy GPU.
     pub(super) fn add(&mut self, gpu: GpuMoment, time: &ReadyTime) -> OnGpu {
         let ReadyTime { length_ns, cpu_ns, computing_ns, .. } = *time;
         let busy_ns = (length_ns as f64 * gpu.busy.clamp(0.0, 1.0)) as u64;
@@ -47,7 +51,9 @@ impl GpuSums {
         // Within a stretch nothing tells whether the CPU computed while the GPU was idle or while it was busy.
         let idle_part = 1.0 - busy_ns as f64 / length_ns.max(1) as f64;
         self.idle_while_computing_ns += (computing_ns as f64 * idle_part) as u64;
-        let spins = cpu_ns <= length_ns + length_ns / 10 && gpu.owners_cpu_ns >= cpu_ns - cpu_ns / 10;
+        let is_of_one_core = cpu_ns <= length_ns + length_ns / TOLERANCE;
+        let is_of_owners = gpu.owners_cpu_ns >= cpu_ns - cpu_ns / TOLERANCE;
+        let spins = is_of_one_core && is_of_owners;
         OnGpu { busy_ns, spun_ns: if spins { computing_ns.min(busy_ns) } else { 0 } }
     }
 }

@@ -86,8 +86,8 @@ impl Tree {
         finalized.map_or(TaskId::WORKFLOW, |finalized| finalized.task)
     }
 
-    /// Puts a process, whose parent has become known, into its parent's task, with the tasks that it has begun itself. So are its
-    /// descendants. Does nothing if the parent is in no task, or if the process was made in [`TaskId::OTHERS`].
+    /// Moves a process whose parent has become known, and its descendants, into the parent's task, with the tasks that it began
+    /// itself. Does nothing if the parent is in no task, or if the process was made in [`TaskId::OTHERS`].
     pub(super) fn inherit_task(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get(&id) else { return };
         let (from, to) = (process.ids.born_in, self.task_of_parent(process.ancestry.parent));

@@ -152,7 +152,7 @@ impl Tree {
         Self { context, ..Self::default() }
     }
 
-    /// The constants of the run.
+    /// What never changes during the run: its launcher, its start, and units of the machine.
     pub(crate) fn context(&self) -> &RunContext {
         &self.context
     }
