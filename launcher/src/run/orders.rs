@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::model::config::{Layer, Message};
+use gpu_track_collector::model::config::Layer;
 use gpu_track_collector::model::counts_in_words::processes as processes_in_words;
 use gpu_track_collector::model::order::{Action, Order, OrderId, OrderResult, OrderedBy};
 use gpu_track_collector::model::rule::{Rule, Threshold};
@@ -47,7 +47,7 @@ pub(crate) struct OrderExecutor {
     kill_after: Duration,
     /// Events and limits are not told on stderr.
     is_quiet: bool,
-    alert_commands: AlertCommands,
+    pub(super) alert_commands: AlertCommands,
     /// The limit of wall time. `None`: there is none, or it has been reached.
     wall: Option<WallLimit>,
     /// The command's start, CLOCK_MONOTONIC nanoseconds.
@@ -162,11 +162,6 @@ impl OrderExecutor {
         wall.into_iter().chain(self.alert_commands.due()).min()
     }
 
-    /// Writes the lines about the command of `--on-alert` that stderr did not take before.
-    pub(crate) fn write_lines(&mut self) {
-        self.alert_commands.write_lines();
-    }
-
     /// Whether this child is no process of the run: it is an ender, or belongs to the command of `--on-alert`.
     pub(crate) fn is_helper(&self, pid: u32) -> bool {
         self.is_ender(pid) || self.alert_commands.has(pid)
@@ -190,16 +185,6 @@ impl OrderExecutor {
         } else {
             self.alert_commands.ended(pid, self.tracked_pid());
         }
-    }
-
-    /// Gives up the alerts that wait for the command of `--on-alert`: the run has ended.
-    pub(crate) fn give_up_alerts(&mut self) {
-        self.alert_commands.give_up();
-    }
-
-    /// Takes the failures of the command of `--on-alert` that the account has not been told of.
-    pub(crate) fn take_failures(&mut self) -> Vec<Message> {
-        self.alert_commands.take_failures()
     }
 
     /// Whether the tree is being ended now.

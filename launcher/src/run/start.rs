@@ -106,8 +106,8 @@ fn supervise<A: Account>(
     let signals = state.signals;
     let mut supervisor = Supervisor::new(account, started, options, signals);
     let ended = supervisor.run();
-    let is_reported = supervisor.is_reported_by_collector();
-    let nodes = supervisor.take_nodes();
+    let is_reported = supervisor.account.is_reported_by_collector();
+    let nodes = supervisor.account.take_nodes();
     drop(supervisor);
     let Held { locks, tracking, agent, ranks, .. } = held;
     // From here on, another run may write to the report's files, also while this one waits for other nodes.

@@ -65,7 +65,7 @@ pub(crate) trait Account {
 
 /// The state of the launcher while the command runs.
 pub(crate) struct Supervisor<A> {
-    account: A,
+    pub(super) account: A,
     subject: Subject,
     /// How the run's subject, such as the command, ended. `None`: it has not.
     exit: Option<CommandEnd>,
@@ -155,7 +155,7 @@ impl<A: Account> Supervisor<A> {
             self.enforce_wall_limit();
             let due = self.account.attend(&mut self.executor);
             self.tell_failures();
-            self.executor.write_lines();
+            self.executor.alert_commands.write_lines();
             let due = due.into_iter().chain(self.executor.due(clock::monotonic_ns())).min();
             let received = self.wakeups.wait(self.account.collector(), due)?;
             let Some(received) = received else { continue };
@@ -196,19 +196,9 @@ impl<A: Account> Supervisor<A> {
 
     /// Tells the account of failures of the command of `--on-alert`.
     fn tell_failures(&mut self) {
-        for failure in self.executor.take_failures() {
+        for failure in self.executor.alert_commands.take_failures() {
             self.account.tell(failure);
         }
-    }
-
-    /// Whether a collector has written the report.
-    pub(crate) fn is_reported_by_collector(&self) -> bool {
-        self.account.is_reported_by_collector()
-    }
-
-    /// Takes the part of the run that is on other nodes, if the account has it.
-    pub(crate) fn take_nodes(&mut self) -> Option<NodeRun> {
-        self.account.take_nodes()
     }
 
     /// Notes the end of the input, or of the attached process, if it has come. A run without a command lasts as long as that.
@@ -380,7 +370,7 @@ impl<A: Account> Supervisor<A> {
         if let Some(line) = self.exit_manner.line(self.own_status(exit)) {
             console::print(&line);
         }
-        self.executor.give_up_alerts();
+        self.executor.alert_commands.give_up();
         self.tell_failures();
         let is_wait_interrupted = self.wait_all && self.is_tree_left();
         self.account.tell(Message::Ended(CommandExit {
