@@ -35,6 +35,7 @@ pub mod slot;
 mod sync;
 pub mod table;
 pub mod task;
+mod usage;
 
 /// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.
 /// A nested run appends its own, so that each run gets its report.

@@ -14,6 +14,7 @@
 
 use crate::rank::Rank;
 use crate::task::TaskKeys;
+pub use crate::usage::Usage;
 
 /// The number of [`ABI_VERSION`], for text.
 macro_rules! abi_version {
@@ -52,30 +53,6 @@ pub const FLAG_IMAGE: u8 = 16;
 /// EXIT of a process that had a library loaded through which programs use a GPU, such as libcuda. Without this flag, no such library
 /// was loaded, or the loader's list could not be read.
 pub const FLAG_GPU_LIBRARY: u8 = 32;
-
-/// The usage that getrusage(2) and wait4(2) return for a process, or for its waited-for children.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Usage {
-    /// User CPU time, microseconds.
-    pub user_us: u64,
-    /// System CPU time, microseconds.
-    pub system_us: u64,
-    /// ru_maxrss, KiB. It survives exec. For children it is that of the largest one.
-    pub max_rss_kib: u64,
-    /// Page faults without I/O.
-    pub minor_faults: u64,
-    /// Page faults with I/O.
-    pub major_faults: u64,
-    /// Voluntary context switches.
-    pub voluntary_switches: u64,
-    /// Involuntary context switches.
-    pub involuntary_switches: u64,
-    /// Block input, 512-byte units.
-    pub input_blocks: u64,
-    /// Block output, 512-byte units.
-    pub output_blocks: u64,
-}
 
 /// Which process wrote a record, and when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gpu_track_abi::record::Usage;
 use gpu_track_collector::model::config::{Layer, Message};
 use gpu_track_collector::model::io_calls::IoCalls;
 use gpu_track_collector::model::run_end::CommandExit;
@@ -94,11 +93,6 @@ struct CommandEnd {
     at_ns: u64,
 }
 
-/// User and system time together, microseconds.
-fn cpu_us(usage: &Usage) -> u64 {
-    usage.user_us + usage.system_us
-}
-
 impl<A: Account> Supervisor<A> {
     /// Makes the supervisor of what was started. Tells the account of the command's start, and hands signals from before it on to
     /// the command. `signals` are blocked.
@@ -113,7 +107,7 @@ impl<A: Account> Supervisor<A> {
             inherits_orphans: options.discovery.uses(Layer::Subreaper),
             wakeups: Wakeups::new(signals),
             executor,
-            foreign_cpu_us: cpu_us(&children_before),
+            foreign_cpu_us: children_before.cpu_us(),
             helper_calls: IoCalls::default(),
             exit_manner: options.exit_manner,
         };
@@ -294,7 +288,7 @@ impl<A: Account> Supervisor<A> {
 
     /// Notes what a child that is not of the run used, so that [`Self::finish`] can take it off. It has ended, and is not reaped yet.
     fn note_helper(&mut self, ended: &ChildChange) {
-        self.foreign_cpu_us += cpu_us(&ended.usage);
+        self.foreign_cpu_us += ended.usage.cpu_us();
         let calls = ProcRoot::default().io(ended.pid).map(|io| io.calls);
         self.helper_calls = self.helper_calls.plus(calls.unwrap_or_default());
     }
@@ -378,7 +372,7 @@ impl<A: Account> Supervisor<A> {
             runs_on: exit.runs_on,
             is_wait_interrupted,
             at_ns: exit.at_ns,
-            children_cpu_us: cpu_us(&usage_of(libc::RUSAGE_CHILDREN)).saturating_sub(self.foreign_cpu_us),
+            children_cpu_us: usage_of(libc::RUSAGE_CHILDREN).cpu_us().saturating_sub(self.foreign_cpu_us),
             helper_calls: self.helper_calls,
         }));
         self.account.conclude(&self.wakeups)

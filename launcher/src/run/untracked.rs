@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use gpu_track_abi::record::{Event, Origin, Usage};
+use gpu_track_abi::record::{Event, Origin};
 use gpu_track_collector::model::config::{Config, Layer, Message};
 use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::model::record_or_event::StoredRecord;
@@ -102,17 +102,7 @@ fn merge(into: &mut StoredRecord, other: Event) {
     }
     // The CPU clock is of one process, and the record stands for several from now on.
     *clock_ns = 0;
-    *usage = Usage {
-        user_us: usage.user_us + more.user_us,
-        system_us: usage.system_us + more.system_us,
-        max_rss_kib: usage.max_rss_kib.max(more.max_rss_kib),
-        minor_faults: usage.minor_faults + more.minor_faults,
-        major_faults: usage.major_faults + more.major_faults,
-        voluntary_switches: usage.voluntary_switches + more.voluntary_switches,
-        involuntary_switches: usage.involuntary_switches + more.involuntary_switches,
-        input_blocks: usage.input_blocks + more.input_blocks,
-        output_blocks: usage.output_blocks + more.output_blocks,
-    };
+    *usage = usage.plus(&more);
 }
 
 impl Account for Untracked {

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use gpu_track_abi::record::Usage;
+
 use super::Inputs;
 use crate::model::ids::TaskId;
 use crate::model::quality::Quality;
@@ -10,7 +12,6 @@ use crate::model::sorting::Sorting;
 use crate::model::tree_sample::IoBytes;
 use crate::run::task_summary::{self, is_begun_once_a_try};
 use crate::run::task_totals::TaskTotals;
-use crate::run::tree::Rusage;
 use crate::run::tree::task_table::TaskEntry;
 
 /// Maximum number of tasks with an entry of their own: those with most CPU time, that of the tasks in them included.
@@ -71,7 +72,7 @@ struct Sums {
     starts: Option<u64>,
     /// How many starts were tries that failed. `None`: not all were tries, or that is not known.
     failed: Option<u64>,
-    usage: Rusage,
+    usage: Usage,
     unattributed_us: u64,
     is_cpu_known: bool,
     is_io_known: bool,
@@ -251,7 +252,7 @@ mod tests {
         let last = json!({"pid": 7, "command": "sh", "exit": {"code": 3, "signal": null}, "end_ns": 9});
         let totals = |user_us: u64| TaskTotals {
             processes: u64::from(user_us > 0),
-            usage: Rusage { user_us, ..Rusage::default() },
+            usage: Usage { user_us, ..Usage::default() },
             is_cpu_known: true,
             is_io_known: user_us != 70,
             starts: 3,

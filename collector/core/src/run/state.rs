@@ -21,7 +21,7 @@ use super::sink_troubles::SinkTroubles;
 use super::stalls::RunStalls;
 use super::tasks::Tasks;
 use super::time_spent::{GpuMoment, TimeSpent};
-use super::tree::{RunContext, Rusage, Tree};
+use super::tree::{RunContext, Tree};
 use super::trust::{Forgery, Trust};
 use super::usable_at_start::usable_at_start;
 use super::usage::{AllowedCores, CpuUsage, RamUsage, Totals};
@@ -148,10 +148,9 @@ impl Health {
 
 /// The CPU time that a record claims for a process and its children, microseconds. 0: it claims none.
 fn claimed_cpu_us(event: &Event) -> u64 {
-    let cpu_us = |usage| Rusage::from(usage).cpu_us();
     match event {
-        Event::Exit { own, children, .. } => cpu_us(own).saturating_add(cpu_us(children)),
-        Event::Reaped { usage, .. } => cpu_us(usage),
+        Event::Exit { own, children, .. } => own.cpu_us().saturating_add(children.cpu_us()),
+        Event::Reaped { usage, .. } => usage.cpu_us(),
         _ => 0,
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gpu_track_abi::record::Usage;
 use serde::{Deserialize, Serialize};
 
-use super::tree::{ProcessSummary, Quality, Rusage};
+use super::tree::{ProcessSummary, Quality};
 use crate::model::report::Exit;
 
 /// What the processes of a task used. Those of nested tasks do not count, unless it says so.
@@ -15,7 +16,7 @@ pub(crate) struct TaskTotals {
     /// How many of them still run.
     pub(crate) running: u64,
     /// What they used.
-    pub(crate) usage: Rusage,
+    pub(crate) usage: Usage,
     /// CPU time of their children that could not be attributed to a process, microseconds.
     pub(crate) unattributed_us: u64,
     /// The CPU time of at least one of them is known.

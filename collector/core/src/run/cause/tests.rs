@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gpu_track_abi::record::Usage;
+
 use super::*;
 use crate::model::config::Layer;
 use crate::model::ids::{Key, ProcessId, TaskId};
@@ -10,7 +12,6 @@ use crate::model::quality::Quality;
 use crate::model::report::DiskRole;
 use crate::model::signal::Sender;
 use crate::run::gpu::GpuUsage;
-use crate::run::tree::Rusage;
 use crate::run::tree::cpu::OwnUsage;
 use crate::run::tree::process::{Bounds, Ids, Name};
 use crate::run::tree::summary::{KnownRss, MemorySummary, Provenance};
@@ -46,7 +47,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         born_in: TaskId::WORKFLOW,
         ran_before_task: false,
     };
-    let usage = Rusage { user_us: 2_000_000, ..Rusage::default() };
+    let usage = Usage { user_us: 2_000_000, ..Usage::default() };
     ProcessSummary {
         ids,
         parent_pid: Some(1),
@@ -267,7 +268,7 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     let limited = |exit, limit_s, cpu_s: f64| {
         let mut process = process(11, "solve", exit);
         process.bounds.limits = ProcessLimits { cpu_s: limit_s, hard_cpu_s: limit_s, ..Default::default() };
-        process.own_usage.usage = Rusage { user_us: (cpu_s * 1e6) as u64, ..Rusage::default() };
+        process.own_usage.usage = Usage { user_us: (cpu_s * 1e6) as u64, ..Usage::default() };
         Run::ended(exited(1)).and(process).said()
     };
     let xcpu = killed(libc::SIGXCPU);
@@ -282,7 +283,7 @@ fn cpu_time_limit_is_known_by_sigxcpu_or_by_the_hard_limit() {
     worker.wall_ns = 10 * S;
     let mut solve = process(11, "solve", killed(9));
     solve.bounds.limits = ProcessLimits { hard_cpu_s: Some(60), ..Default::default() };
-    solve.own_usage.usage = Rusage { user_us: 60_000_000, ..Rusage::default() };
+    solve.own_usage.usage = Usage { user_us: 60_000_000, ..Usage::default() };
     assert_eq!(Run::ended(exited(1)).and(worker).and(solve).said(), "cpu: solve 11, Some(60)");
 }
 

@@ -9,7 +9,6 @@ use super::namespaces::{MatchEvidence, MatchQuery};
 use super::process::{Image, Name, Process};
 use super::program::unshared_after_fork;
 use super::records::{ExitRecord, ReapRecord, bytes};
-use super::rusage::Rusage;
 use super::{Key, Layer, LiveInterval, Parent, ProcessId, Tree};
 use crate::model::command::command_of_record;
 use crate::run::elsewhere::recorded_arguments;
@@ -66,19 +65,18 @@ impl Tree {
                 self.fork(&writer, bytes(max_rss_kib));
             }
             Event::Exec { vm_hwm_kib } => self.note_exec_peak(key, bytes(vm_hwm_kib)),
-            Event::Exit { status, vm_hwm_kib, ref own, ref children } => {
+            Event::Exit { status, vm_hwm_kib, own, children } => {
                 let record = ExitRecord {
                     status,
                     vm_hwm_bytes: (vm_hwm_kib > 0).then_some(bytes(vm_hwm_kib)),
-                    own_usage: own.into(),
-                    children_usage: children.into(),
+                    own_usage: own,
+                    children_usage: children,
                     parent_pid: origin.parent,
                     flags: origin.flags,
                 };
                 self.exit(key, origin, record, now_ns);
             }
-            Event::Reaped { child, status, reaper_max_rss_kib, ref usage, clock_ns } => {
-                let usage = Rusage::from(usage);
+            Event::Reaped { child, status, reaper_max_rss_kib, usage, clock_ns } => {
                 // The usage includes the child's own CPU time, so a clock above that is a false claim.
                 let most_ns = usage.cpu_us().saturating_mul(1000);
                 let clock_ns = Some(clock_ns.min(most_ns)).filter(|_| clock_ns > 0);

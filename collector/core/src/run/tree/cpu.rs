@@ -22,19 +22,19 @@
 //! - In a pid namespace, init reaps orphans. If init ends first, the kernel reaps: zombies go into init's sums, and are
 //!   subtracted. Processes that the kernel then kills go into no sum, which a warning says.
 
+use gpu_track_abi::record::Usage;
 use serde::{Deserialize, Serialize};
 
 use super::process::Process;
 use super::records::ExitRecord;
-use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::quality::Quality;
 
 /// CPU time and the other sums of one process without its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnUsage {
-    /// The figures; `max_rss_bytes` has no meaning here.
-    pub usage: Rusage,
+    /// The figures; `max_rss_kib` has no meaning here.
+    pub usage: Usage,
     /// How they are known.
     pub quality: Quality,
     /// CPU time that the process's sums have of its children, beyond what is known of each child, microseconds.
@@ -69,7 +69,7 @@ impl Process {
             (None, Some(exit)) => own(exit.own_usage, Quality::Exact),
             (None, None) => match self.clock_ns() {
                 Some(cpu_ns) => own(self.observed_usage(cpu_ns, tick_us), self.clock_quality()),
-                None => own(Rusage::default(), Quality::Unknown),
+                None => own(Usage::default(), Quality::Unknown),
             },
         }
     }
@@ -81,7 +81,7 @@ impl Process {
     /// - The figures of its children are not exact, or it is not certain which are in the sum. Then what is left includes what
     ///   those figures lack, too. Its clock is its own time, and the remainder is unattributed.
     /// - A child in the sum may be a zombie that it left: what is left is a lower bound.
-    fn own_usage_of_sum(&self, sum: &Rusage) -> OwnUsage {
+    fn own_usage_of_sum(&self, sum: &Usage) -> OwnUsage {
         let rest = sum.minus(&self.known_children());
         let clock_us = self.clock_us();
         if self.has_more_children_than_sum() {
@@ -159,7 +159,7 @@ impl Process {
 
     /// What its REAPED record contains of its children: what its EXIT record, `exit`, says. But after the EXIT of a pid namespace's
     /// init, the kernel reaps the zombies that are left there. So the known children of an init may have used more than that.
-    fn waited_for(&self, exit: &ExitRecord) -> Rusage {
+    fn waited_for(&self, exit: &ExitRecord) -> Usage {
         let known = self.known_children();
         if self.ids.key.pid == 1 && known.cpu_us() > exit.children_usage.cpu_us() {
             known
@@ -169,18 +169,18 @@ impl Process {
     }
 
     /// Adds up the usage of its children, as far as it is known.
-    fn known_children(&self) -> Rusage {
+    fn known_children(&self) -> Usage {
         self.cpu.reaped_children.plus(&self.cpu.unreaped_children)
     }
 
     /// By how much it raised its reaper's RUSAGE_CHILDREN, as far as is known. That is its own usage (`own`) and that of the children
     /// that it waited for.
-    pub(super) fn total_usage(&self, own: &Rusage) -> Rusage {
+    pub(super) fn total_usage(&self, own: &Usage) -> Usage {
         own.plus(&self.end.exit.map_or_else(|| self.known_children(), |exit| exit.children_usage))
     }
 
     /// The least that the CPU time in `total_usage` can be, microseconds: without children that no record says were reaped.
-    pub(super) fn least_total_us(&self, own: &Rusage) -> u64 {
+    pub(super) fn least_total_us(&self, own: &Usage) -> u64 {
         own.plus(&self.end.exit.map_or(self.cpu.reaped_children, |exit| exit.children_usage)).cpu_us()
     }
 
@@ -199,7 +199,7 @@ impl Process {
     }
 
     /// Whether its sums have room for one more child that used this, by what is known of all its children.
-    pub(super) fn can_include_child(&self, used: &Rusage) -> bool {
+    pub(super) fn can_include_child(&self, used: &Usage) -> bool {
         used.cpu_us() <= self.room_for_children_us()
     }
 
@@ -220,7 +220,7 @@ impl Process {
         self.end.exit.is_none()
             && self.is_instrumented()
             && !self.cpu.is_clock_final
-            && self.cpu.reaped_children != Rusage::default()
+            && self.cpu.reaped_children != Usage::default()
     }
 
     /// The most CPU time of children that its sums can have, microseconds. `None`: it has no sums yet.
@@ -236,7 +236,7 @@ impl Process {
     /// Makes a usage from the clock (`cpu_ns`) and the other figures of the last sample. CPU time is divided into user and system time
     /// in the proportion of the kernel's account, if the process had one thread. Otherwise it is divided in that of the sampled ticks.
     /// `tick_us`: microseconds of a clock tick.
-    fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Rusage {
+    fn observed_usage(&self, cpu_ns: u64, tick_us: u64) -> Usage {
         let observed = &self.observed;
         let sampled_us = (observed.counts.user_ticks * tick_us, observed.counts.system_ticks * tick_us);
         let thread = self.end.account.and_then(|account| account.thread);
@@ -250,14 +250,14 @@ impl Process {
         };
         // /proc/PID/io, from which `blocks` are, includes waited-for children.
         let (input, output) = observed.blocks.unwrap_or((0, 0));
-        Rusage {
+        Usage {
             user_us,
             system_us: cpu_us - user_us,
             minor_faults: observed.counts.minor_faults,
             major_faults: observed.counts.major_faults,
             input_blocks: input.saturating_sub(self.cpu.reaped_children.input_blocks),
             output_blocks: output.saturating_sub(self.cpu.reaped_children.output_blocks),
-            ..Rusage::default()
+            ..Usage::default()
         }
     }
 

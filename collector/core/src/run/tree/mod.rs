@@ -36,7 +36,6 @@ mod process_lookup;
 pub(in crate::run) mod program;
 mod reaped;
 mod records;
-mod rusage;
 pub(in crate::run) mod summary;
 pub(crate) mod task_table;
 #[cfg(test)]
@@ -58,7 +57,6 @@ pub use counts::Counts;
 pub(crate) use image_groups::Group;
 pub use interval::LiveInterval;
 pub(crate) use process::{Image, Process};
-pub use rusage::Rusage;
 pub(crate) use summary::MissingRam;
 pub use summary::ProcessSummary;
 

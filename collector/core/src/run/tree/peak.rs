@@ -67,12 +67,12 @@ impl Process {
         let (peak, quality) = self.peak_of_programs();
         // EXIT: children inherited at most what the process itself had.
         let below = self.end.exit.map_or(0, |exit| {
-            let own = exit.own_usage.max_rss_bytes;
-            max_if_above(exit.children_usage.max_rss_bytes, own.saturating_add(Tolerance::rss(own)))
+            let own = exit.own_usage.max_rss_bytes();
+            max_if_above(exit.children_usage.max_rss_bytes(), own.saturating_add(Tolerance::rss(own)))
         });
         // REAPED: its maximum is over the process and its children, and all inherited at most what the process did.
         let either = self.end.reaped.map_or(0, |reaped| {
-            self.most_inherited(&reaped).map_or(0, |most| max_if_above(reaped.usage.max_rss_bytes, most))
+            self.most_inherited(&reaped).map_or(0, |most| max_if_above(reaped.usage.max_rss_bytes(), most))
         });
         // A copy of the parent's memory reads file pages in again. Only what it grew by beyond those is certain.
         let certain_growth = self.program.copy_growth_bytes.saturating_sub(Tolerance::FILE_PAGES_BYTES);
@@ -99,9 +99,9 @@ impl Process {
         // its own than a page for each. Other processes have the pages of its libraries, too.
         let at_most_bytes = self.end.reaped.map(|ReapRecord { usage, .. }| match usage.minor_faults {
             0..Tolerance::FEW_FAULTS => {
-                usage.max_rss_bytes.min(usage.minor_faults.saturating_mul(page_bytes))
+                usage.max_rss_bytes().min(usage.minor_faults.saturating_mul(page_bytes))
             }
-            _ => usage.max_rss_bytes,
+            _ => usage.max_rss_bytes(),
         });
         Some(MissingRam { at_most_bytes })
     }
@@ -145,7 +145,7 @@ impl Process {
 
     /// The peak by an EXIT record, bytes, and how that is known.
     fn peak_of_exit(&self, exit: &ExitRecord) -> (Option<u64>, Quality) {
-        let max = exit.own_usage.max_rss_bytes.max(self.reaped_own_peak(exit));
+        let max = exit.own_usage.max_rss_bytes().max(self.reaped_own_peak(exit));
         // The kernel's maximum leaves out pages that its CPUs have not yet added up (up to 32 each). /proc/PID/statm includes them, so
         // a sample can have seen more.
         let seen = self.least_peak().unwrap_or(0);
@@ -169,9 +169,9 @@ impl Process {
     /// - A sample, the fork or the kernel's account tells what the process had at least.
     /// - Without children, the maximum is an upper bound if it exceeds what was inherited, or if a copy was killed.
     fn peak_of_reaped(&self, reaped: &ReapRecord) -> (Option<u64>, Quality) {
-        let max = reaped.usage.max_rss_bytes;
+        let max = reaped.usage.max_rss_bytes();
         let of_children =
-            self.cpu.reaped_children.max_rss_bytes.max(self.cpu.unreaped_children.max_rss_bytes);
+            self.cpu.reaped_children.max_rss_bytes().max(self.cpu.unreaped_children.max_rss_bytes());
         let is_above_children = max > of_children;
         let is_own =
             is_above_children && self.most_inherited(reaped).is_some_and(|inherited| max > inherited);
@@ -253,8 +253,8 @@ impl Process {
     /// The maximum of its REAPED record, bytes, if that exceeds the maxima of all waited-for children, and so is the
     /// process's own; else 0. That maximum includes all threads, which have ended by then.
     fn reaped_own_peak(&self, exit: &ExitRecord) -> u64 {
-        let of_children = exit.children_usage.max_rss_bytes.max(self.cpu.reaped_children.max_rss_bytes);
-        let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes);
+        let of_children = exit.children_usage.max_rss_bytes().max(self.cpu.reaped_children.max_rss_bytes());
+        let max = self.end.reaped.map_or(0, |reaped| reaped.usage.max_rss_bytes());
         if max > of_children { max } else { 0 }
     }
 

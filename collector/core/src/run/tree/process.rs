@@ -5,13 +5,12 @@
 use std::sync::Arc;
 
 use gpu_track_abi::rank::Rank;
-use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_NO_STATUS};
+use gpu_track_abi::record::{FLAG_AUTOREAP, FLAG_NO_STATUS, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::contribution::Contribution;
 use super::namespace::ForkNumber;
 use super::records::{ExitRecord, ReapRecord};
-use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::attached::UsedBefore;
 use crate::model::config::Layer;
@@ -267,11 +266,11 @@ pub struct EndReports {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct CpuState {
     /// Summed usage of the children that its REAPED records name.
-    pub reaped_children: Rusage,
+    pub reaped_children: Usage,
     /// The largest RSS of a helper that is in `reaped_children` or in the sums of a child there, bytes.
     pub helpers_max_rss_bytes: u64,
     /// Summed usage of its children that ended without a REAPED record.
-    pub unreaped_children: Rusage,
+    pub unreaped_children: Usage,
     /// Number of its children that ended without a REAPED record.
     pub unreaped_count: u64,
     /// The usage of an unreaped child is not known exactly, or this process may have reaped a zombie that another one left.
@@ -309,7 +308,7 @@ pub(super) struct Finalized {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claim {
     /// What it and the children that it waited for used.
-    pub used: Rusage,
+    pub used: Usage,
     /// The CPU time in `used` without the children that no record says were reaped, microseconds.
     pub least_cpu_us: u64,
     /// How `used` is known.

@@ -61,7 +61,7 @@ impl Tree {
         // A child that waited for a helper hands the helper's RSS on: the kernel passes the maximum of RUSAGE_CHILDREN on to the
         // reaper (kernel/exit.c, wait_task_zombie).
         let helper_max_rss_bytes = self.processes.get(&id).map_or(0, |child| match child.ids.is_helper {
-            true => record.usage.max_rss_bytes,
+            true => record.usage.max_rss_bytes(),
             false => child.cpu.helpers_max_rss_bytes,
         });
         if let Some(reaper) = reaper.id.and_then(|reaper| self.processes.get_mut(&reaper)) {

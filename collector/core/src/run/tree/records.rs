@@ -1,9 +1,8 @@
 //! What is kept of the records about a process's end.
 
-use gpu_track_abi::record::{FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_NO_STATUS};
+use gpu_track_abi::record::{FLAG_BORROWED_MEMORY, FLAG_GPU_LIBRARY, FLAG_NO_STATUS, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::rusage::Rusage;
 use super::tolerance::Tolerance;
 use crate::model::attached::UsedBefore;
 
@@ -20,9 +19,9 @@ pub struct ExitRecord {
     /// VmHWM, bytes. `None`: the process could not read it.
     pub vm_hwm_bytes: Option<u64>,
     /// RUSAGE_SELF.
-    pub own_usage: Rusage,
+    pub own_usage: Usage,
     /// RUSAGE_CHILDREN.
-    pub children_usage: Rusage,
+    pub children_usage: Usage,
     /// Its parent's pid at that time, in its own pid namespace: that of the process that adopted it, if it was an orphan.
     pub parent_pid: u32,
     /// `FLAG_*`.
@@ -40,7 +39,7 @@ impl ExitRecord {
             own.user_us.saturating_sub(before.counts.user_ticks.saturating_mul(tick_us)).min(cpu_us);
         let blocks = before.of_blocks(Some((own.input_blocks, own.output_blocks)));
         let (input_blocks, output_blocks) = blocks.unwrap_or_default();
-        let own_usage = Rusage {
+        let own_usage = Usage {
             user_us,
             system_us: cpu_us - user_us,
             minor_faults: own.minor_faults.saturating_sub(before.counts.minor_faults),
@@ -49,7 +48,7 @@ impl ExitRecord {
             output_blocks,
             ..own
         };
-        Self { own_usage, children_usage: Rusage::default(), ..self }
+        Self { own_usage, children_usage: Usage::default(), ..self }
     }
 
     /// How far the CPU times of this EXIT record and of a REAPED record from outside its pid namespace differ,
@@ -85,7 +84,7 @@ pub struct ReapRecord {
     /// Wait status.
     pub status: i32,
     /// What the child and the children that it waited for used.
-    pub usage: Rusage,
+    pub usage: Usage,
     /// The child's own CPU time of the run, nanoseconds, if its clock was read after its end.
     pub clock_ns: Option<u64>,
     /// ru_maxrss of the process that made it, bytes; `u64::MAX` if another one reaped it, whose maximum is no bound.
@@ -97,7 +96,7 @@ impl ReapRecord {
     /// known. So only the process's own CPU time is left, by its clock; it is 0 if that was not read.
     pub(super) fn since(self, before: &UsedBefore) -> Self {
         let clock_ns = self.clock_ns.map(|clock_ns| clock_ns.saturating_sub(before.cpu_ns));
-        let usage = Rusage::default().with_cpu_us(clock_ns.unwrap_or(0) / 1000);
+        let usage = Usage::default().with_cpu_us(clock_ns.unwrap_or(0) / 1000);
         Self { usage, clock_ns, ..self }
     }
 }
@@ -113,7 +112,7 @@ mod tests {
     // Requirement: ATTACH-2
     #[test]
     fn exit_record_has_no_block_io_from_before() {
-        let own_usage = Rusage { input_blocks: 12, output_blocks: 100, ..Rusage::default() };
+        let own_usage = Usage { input_blocks: 12, output_blocks: 100, ..Usage::default() };
         let record = ExitRecord {
             status: 0,
             vm_hwm_bytes: None,
@@ -134,13 +133,12 @@ mod tests {
     // Requirement: ATTACH-2
     #[test]
     fn reaped_record_has_only_the_own_cpu_time_since() {
-        let usage =
-            Rusage { user_us: 5_000_000, max_rss_bytes: 1 << 30, output_blocks: 7, ..Rusage::default() };
+        let usage = Usage { user_us: 5_000_000, max_rss_kib: 1 << 20, output_blocks: 7, ..Usage::default() };
         let record = ReapRecord { status: 0, usage, clock_ns: Some(2_300_000_000), maker_max_rss_bytes: 0 };
         let since = record.since(&before());
-        let own = Rusage { user_us: 300_000, ..Rusage::default() };
+        let own = Usage { user_us: 300_000, ..Usage::default() };
         assert_eq!((since.usage, since.clock_ns), (own, Some(300_000_000)));
         let unread = ReapRecord { clock_ns: None, ..record }.since(&before());
-        assert_eq!((unread.usage, unread.clock_ns), (Rusage::default(), None));
+        assert_eq!((unread.usage, unread.clock_ns), (Usage::default(), None));
     }
 }

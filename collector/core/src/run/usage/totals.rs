@@ -5,6 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use gpu_track_abi::record::Usage;
 use serde::{Deserialize, Serialize};
 
 use super::Floor;
@@ -13,7 +14,7 @@ use crate::model::groups::Groups;
 use crate::model::report::{CommandUsage, Exit, OTHER_COMMANDS, Peaks, Running};
 use crate::model::sorting::Sorting;
 use crate::run::elsewhere::Elsewhere;
-use crate::run::tree::{Layer, MissingRam, ProcessSummary, Quality, Rusage};
+use crate::run::tree::{Layer, MissingRam, ProcessSummary, Quality};
 
 /// Maximum number of command names with sums of their own; the others share one.
 const MAX_COMMANDS: usize = 10_000;
@@ -28,9 +29,9 @@ const MAX_USERS: usize = 100;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// Sum of the processes' own usage, without that of the children they waited for.
-    pub own_usage: Rusage,
+    pub own_usage: Usage,
     /// The first process's own usage; `None`: not known, or not final yet.
-    pub main: Option<Rusage>,
+    pub main: Option<Usage>,
     /// The first process; `None`: its figures are not final yet.
     pub main_process: Option<MainProcessEnd>,
     /// Lower bounds of the largest RAM.
