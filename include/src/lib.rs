@@ -7,7 +7,8 @@
 //! - [`ring`]: the lock-free event ring
 //! - [`overflow`]: records that find the ring full
 //! - [`record`]: the fields of a record
-//! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`slot`]: their sequence lock
+//! - [`live`], [`sample`], [`table`]: the live file, its ring of samples and its tables; [`words`]: what these consist of;
+//!   [`slot`]: their sequence lock
 //! - [`preload`]: the shim's entry in LD_PRELOAD; [`path`]: names in paths
 //! - [`rank`]: ranks of MPI jobs and Slurm steps
 //! - [`task`]: tasks of a pipeline; [`fixed_text`]: their names in a record
@@ -36,6 +37,7 @@ mod sync;
 pub mod table;
 pub mod task;
 mod usage;
+pub mod words;
 
 /// Environment variable that names the session: a colon-separated list of segment paths, outermost session first.
 /// A nested run appends its own, so that each run gets its report.
@@ -58,7 +60,8 @@ mod tests {
     use super::*;
     use layout::Header;
     use sample::{Sample, SampleSlot};
-    use table::{Entry, GpuEntry, ProcessEntry, Text};
+    use table::{GpuEntry, ProcessEntry, Text};
+    use words::Words;
 
     /// The C header with the values of this crate.
     fn c_header() -> String {
@@ -92,7 +95,7 @@ mod tests {
             ("GPU_CAPACITY", number(table::GPU_CAPACITY)),
             ("PROCESS_CAPACITY", number(table::PROCESS_CAPACITY)),
             ("SUMMARY_CAPACITY", number(table::SUMMARY_CAPACITY)),
-            ("UNKNOWN", format!("{:#x}ull", table::UNKNOWN)),
+            ("UNKNOWN", format!("{:#x}ull", words::UNKNOWN)),
         ];
         assert_eq!(header.matches("#define GPU_TRACK_").count(), values.len() + 1, "and GPU_TRACK_H");
         for (name, value) in values {
@@ -143,7 +146,7 @@ mod tests {
         macro_rules! slot {
             ($($field:ident)*) => {{
                 let Sample { $($field: _),* } = Sample::default();
-                let word = |sample: Sample| sample.to_fields().iter().position(|value| *value == 1).unwrap() + 1;
+                let word = |sample: Sample| sample.words().position(|value| value == 1).unwrap() + 1;
                 let words = [$((stringify!($field), word(Sample { $field: 1, ..Sample::default() }))),*];
                 [("sequence", 0)].into_iter().chain(words).map(|(name, word)| (name, word * 8)).collect()
             }};

@@ -16,6 +16,7 @@ use crate::table::{
     GPU_CAPACITY, GpuEntry, GpuTable, PROCESS_CAPACITY, ProcessEntry, ProcessTable, SUMMARY_CAPACITY,
     SummaryTable,
 };
+use crate::words::Words;
 
 /// What follows the segment's name in the name of the live file.
 pub const SUFFIX: &str = ".live";

@@ -4,69 +4,48 @@
 //! `n % SAMPLE_CAPACITY`; the header's `samples` is the number of samples written so far.
 
 use crate::slot::Slot;
+use crate::words::{Words, struct_of_words};
 
 /// Slots of the sample ring: 100 s of samples at the default interval of 0.1 s.
 pub const SAMPLE_CAPACITY: usize = 1024;
 
-/// One sample of the tree.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// CLOCK_MONOTONIC, nanoseconds, in the collector's time namespace.
-    pub monotonic_ns: u64,
-    /// RAM of the command's first process, bytes.
-    pub main_bytes: u64,
-    /// RAM of all its descendants, shared memory counted once, bytes.
-    pub descendants_bytes: u64,
-    /// RAM of the whole tree, shared memory counted once, bytes.
-    pub combined_bytes: u64,
-    /// CPU time of the whole tree so far, ended processes included, nanoseconds.
-    pub cpu_ns: u64,
-    /// Live processes.
-    pub processes: u64,
-    /// Threads of the live processes.
-    pub threads: u64,
+struct_of_words! {
+    /// One sample of the tree.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Sample {
+        /// CLOCK_MONOTONIC, nanoseconds, in the collector's time namespace.
+        pub monotonic_ns: u64,
+        /// RAM of the command's first process, bytes.
+        pub main_bytes: u64,
+        /// RAM of all its descendants, shared memory counted once, bytes.
+        pub descendants_bytes: u64,
+        /// RAM of the whole tree, shared memory counted once, bytes.
+        pub combined_bytes: u64,
+        /// CPU time of the whole tree so far, ended processes included, nanoseconds.
+        pub cpu_ns: u64,
+        /// Live processes.
+        pub processes: u64,
+        /// Threads of the live processes.
+        pub threads: u64,
+    }
 }
 
-/// Fields of a sample.
-const FIELDS: usize = 7;
-
 /// A slot of the sample ring.
-pub type SampleSlot = Slot<FIELDS>;
+pub type SampleSlot = Slot<{ Sample::WORDS }>;
 
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::size_of::<SampleSlot>() == 64);
 
-impl Sample {
-    /// The fields in the order in which a slot has them.
-    pub(crate) fn to_fields(self) -> [u64; FIELDS] {
-        [
-            self.monotonic_ns,
-            self.main_bytes,
-            self.descendants_bytes,
-            self.combined_bytes,
-            self.cpu_ns,
-            self.processes,
-            self.threads,
-        ]
-    }
-
-    /// Makes a sample of its fields, in the order in which a slot has them.
-    fn from_fields(f: [u64; FIELDS]) -> Self {
-        let [monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads] = f;
-        Self { monotonic_ns, main_bytes, descendants_bytes, combined_bytes, cpu_ns, processes, threads }
-    }
-}
-
 impl SampleSlot {
     /// Stores a sample. Only the collector may call this.
     pub fn write(&self, sample: Sample) {
-        self.write_words(sample.to_fields());
+        self.write_words(sample.words());
     }
 
     /// Reads the sample. `None`: the slot is empty, or was being written at each try.
     pub fn read(&self) -> Option<Sample> {
-        let mut fields = [0; FIELDS];
-        self.read_words(&mut fields).ok().map(|()| Sample::from_fields(fields))
+        let mut words = [0; Sample::WORDS];
+        self.read_words(&mut words).ok().map(|()| Sample::of_words(&words))
     }
 }
 
@@ -77,7 +56,7 @@ mod tests {
     use super::*;
 
     fn sample(n: u64) -> Sample {
-        Sample::from_fields([n; FIELDS])
+        Sample::of_words(&[n; Sample::WORDS])
     }
 
     #[test]

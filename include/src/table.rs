@@ -1,12 +1,10 @@
 //! The tables of the live file: the GPUs, the largest live processes, and the summary, a text of JSON.
 //!
 //! A table is under one sequence lock ([`crate::slot`]), so all entries are of one time. Its first words are that time, how many
-//! entries it has, and how many more there would be. The entries follow. What is not known is [`UNKNOWN`] or NaN, never 0.
+//! entries it has, and how many more there would be. The entries follow. What is not known is [`crate::words::UNKNOWN`] or NaN, never 0.
 
 use crate::slot::Slot;
-
-/// The word of a whole number that is not known.
-pub const UNKNOWN: u64 = u64::MAX;
+use crate::words::{Words, struct_of_words};
 
 /// Maximum number of GPUs that have an entry: eight devices of seven MIG instances each, and themselves.
 pub const GPU_CAPACITY: usize = 64;
@@ -30,18 +28,6 @@ pub type GpuTable = Slot<{ HEAD_WORDS + GPU_CAPACITY * GpuEntry::WORDS }>;
 pub type ProcessTable = Slot<{ HEAD_WORDS + PROCESS_CAPACITY * ProcessEntry::WORDS }>;
 /// The summary. Its entries are bytes.
 pub type SummaryTable = Slot<{ HEAD_WORDS + SUMMARY_CAPACITY / 8 }>;
-
-/// An entry of a table.
-pub trait Entry: Sized {
-    /// How many words it has.
-    const WORDS: usize;
-
-    /// The [`Self::WORDS`] words by which the table stores it.
-    fn words(&self) -> impl Iterator<Item = u64>;
-
-    /// Makes an entry of its words. Figures whose words are missing are not known.
-    fn of_words(words: &[u64]) -> Self;
-}
 
 /// A text of at most `N - 1` bytes. A longer one is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,17 +55,23 @@ impl<const N: usize> Text<N> {
     pub fn bytes(&self) -> &[u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }
+}
+
+impl<const N: usize> Words for Text<N> {
+    const WORDS: usize = {
+        assert!(N.is_multiple_of(8));
+        N / 8
+    };
 
     fn words(&self) -> impl Iterator<Item = u64> {
         words_of(&self.0)
     }
 
-    fn of_words(words: &[u64]) -> Self {
+    fn take(words: &mut core::slice::Iter<'_, u64>) -> Self {
         let mut bytes = [0; N];
-        for (chunk, word) in bytes.chunks_mut(8).zip(words) {
-            for (to, from) in chunk.iter_mut().zip(word.to_ne_bytes()) {
-                *to = from;
-            }
+        let (chunks, _) = bytes.as_chunks_mut();
+        for (chunk, word) in chunks.iter_mut().zip(words) {
+            *chunk = word.to_ne_bytes();
         }
         Self(bytes)
     }
@@ -101,147 +93,63 @@ pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// One GPU as the last sample has it. A figure is the largest that was read since the sample before, or the last one if none was
-/// read. `None`: it is not known, or was not read within two intervals.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct GpuEntry {
-    /// The driver's own number for it.
-    pub index: Option<u64>,
-    /// When it was read last, CLOCK_MONOTONIC nanoseconds; `None`: never.
-    pub read_ns: Option<u64>,
-    /// Memory capacity, bytes.
-    pub total_bytes: Option<u64>,
-    /// Memory in use by all processes of the machine, bytes.
-    pub used_bytes: Option<u64>,
-    /// Memory of the run's processes, bytes.
-    pub run_bytes: Option<u64>,
-    /// Utilisation, percent.
-    pub utilization_percent: Option<f64>,
-    /// Power, watts.
-    pub power_w: Option<f64>,
-    /// Temperature, degrees Celsius.
-    pub temperature_c: Option<f64>,
-    /// Clock of the processors, MHz.
-    pub sm_clock_mhz: Option<f64>,
-    /// Its UUID, or its PCI address where it has none.
-    pub uuid: Text<UUID_BYTES>,
-    /// Its product name; empty: not known.
-    pub name: Text<NAME_BYTES>,
-}
-
-/// A live process as the last sample found it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ProcessEntry {
-    /// Its pid in the collector's pid namespace.
-    pub pid: Option<u64>,
-    /// The pid there of the process that made it; `None`: that is gone, or not known.
-    pub parent_pid: Option<u64>,
-    /// When it started, CLOCK_MONOTONIC nanoseconds.
-    pub start_ns: Option<u64>,
-    /// RSS and huge pages of hugetlbfs, bytes.
-    pub rss_bytes: Option<u64>,
-    /// Its own CPU time since its start, nanoseconds.
-    pub cpu_ns: Option<u64>,
-    /// Its memory on all GPUs, bytes.
-    pub gpu_bytes: Option<u64>,
-    /// Its command name.
-    pub command: Text<COMMAND_BYTES>,
-}
-
-impl GpuEntry {
-    /// Figures of an entry, a word each, before its texts.
-    const FIGURES: usize = 9;
-    /// Words of an entry.
-    pub const WORDS: usize = Self::FIGURES + (UUID_BYTES + NAME_BYTES) / 8;
-}
-
-impl ProcessEntry {
-    /// Figures of an entry, a word each, before its text.
-    const FIGURES: usize = 6;
-    /// Words of an entry.
-    pub const WORDS: usize = Self::FIGURES + COMMAND_BYTES / 8;
-}
-
-const _: () = {
-    assert!(UUID_BYTES.is_multiple_of(8) && NAME_BYTES.is_multiple_of(8) && COMMAND_BYTES.is_multiple_of(8));
-    assert!(GpuEntry::WORDS * 8 == 200 && ProcessEntry::WORDS * 8 == 112);
-};
-
-/// The word of a whole number.
-fn number(value: Option<u64>) -> u64 {
-    value.unwrap_or(UNKNOWN)
-}
-
-/// The whole number in a word. `None`: it is not known, or there is no word.
-fn known(word: Option<&u64>) -> Option<u64> {
-    word.copied().filter(|value| *value != UNKNOWN)
-}
-
-/// The word of a real number: its bits, or those of NaN.
-fn real(value: Option<f64>) -> u64 {
-    value.unwrap_or(f64::NAN).to_bits()
-}
-
-/// The real number in a word. `None`: it is not known, or there is no word.
-fn known_real(word: Option<&u64>) -> Option<f64> {
-    word.map(|bits| f64::from_bits(*bits)).filter(|value| !value.is_nan())
-}
-
-impl Entry for GpuEntry {
-    const WORDS: usize = Self::WORDS;
-
-    fn words(&self) -> impl Iterator<Item = u64> {
-        let numbers = [self.index, self.read_ns, self.total_bytes, self.used_bytes, self.run_bytes];
-        let reals = [self.utilization_percent, self.power_w, self.temperature_c, self.sm_clock_mhz];
-        let figures = numbers.map(number).into_iter().chain(reals.map(real));
-        figures.chain(self.uuid.words()).chain(self.name.words())
-    }
-
-    fn of_words(words: &[u64]) -> Self {
-        let mut figures = words.iter();
-        let texts = words.get(Self::FIGURES..).unwrap_or_default();
-        let (uuid, name) = texts.split_at_checked(UUID_BYTES / 8).unwrap_or_default();
-        Self {
-            index: known(figures.next()),
-            read_ns: known(figures.next()),
-            total_bytes: known(figures.next()),
-            used_bytes: known(figures.next()),
-            run_bytes: known(figures.next()),
-            utilization_percent: known_real(figures.next()),
-            power_w: known_real(figures.next()),
-            temperature_c: known_real(figures.next()),
-            sm_clock_mhz: known_real(figures.next()),
-            uuid: Text::of_words(uuid),
-            name: Text::of_words(name),
-        }
+struct_of_words! {
+    /// One GPU as the last sample has it. A figure is the largest that was read since the sample before, or the last one if none was
+    /// read. `None`: it is not known, or was not read within two intervals.
+    #[derive(Debug, Clone, Copy, Default, PartialEq)]
+    pub struct GpuEntry {
+        /// The driver's own number for it.
+        pub index: Option<u64>,
+        /// When it was read last, CLOCK_MONOTONIC nanoseconds; `None`: never.
+        pub read_ns: Option<u64>,
+        /// Memory capacity, bytes.
+        pub total_bytes: Option<u64>,
+        /// Memory in use by all processes of the machine, bytes.
+        pub used_bytes: Option<u64>,
+        /// Memory of the run's processes, bytes.
+        pub run_bytes: Option<u64>,
+        /// Utilisation, percent.
+        pub utilization_percent: Option<f64>,
+        /// Power, watts.
+        pub power_w: Option<f64>,
+        /// Temperature, degrees Celsius.
+        pub temperature_c: Option<f64>,
+        /// Clock of the processors, MHz.
+        pub sm_clock_mhz: Option<f64>,
+        /// Its UUID, or its PCI address where it has none.
+        pub uuid: Text<UUID_BYTES>,
+        /// Its product name; empty: not known.
+        pub name: Text<NAME_BYTES>,
     }
 }
 
-impl Entry for ProcessEntry {
-    const WORDS: usize = Self::WORDS;
-
-    fn words(&self) -> impl Iterator<Item = u64> {
-        let numbers = [self.pid, self.parent_pid, self.start_ns, self.rss_bytes, self.cpu_ns, self.gpu_bytes];
-        numbers.map(number).into_iter().chain(self.command.words())
-    }
-
-    fn of_words(words: &[u64]) -> Self {
-        let mut figures = words.iter();
-        Self {
-            pid: known(figures.next()),
-            parent_pid: known(figures.next()),
-            start_ns: known(figures.next()),
-            rss_bytes: known(figures.next()),
-            cpu_ns: known(figures.next()),
-            gpu_bytes: known(figures.next()),
-            command: Text::of_words(words.get(Self::FIGURES..).unwrap_or_default()),
-        }
+struct_of_words! {
+    /// A live process as the last sample found it.
+    #[derive(Debug, Clone, Copy, Default, PartialEq)]
+    pub struct ProcessEntry {
+        /// Its pid in the collector's pid namespace.
+        pub pid: Option<u64>,
+        /// The pid there of the process that made it; `None`: that is gone, or not known.
+        pub parent_pid: Option<u64>,
+        /// When it started, CLOCK_MONOTONIC nanoseconds.
+        pub start_ns: Option<u64>,
+        /// RSS and huge pages of hugetlbfs, bytes.
+        pub rss_bytes: Option<u64>,
+        /// Its own CPU time since its start, nanoseconds.
+        pub cpu_ns: Option<u64>,
+        /// Its memory on all GPUs, bytes.
+        pub gpu_bytes: Option<u64>,
+        /// Its command name.
+        pub command: Text<COMMAND_BYTES>,
     }
 }
+
+const _: () = assert!(GpuEntry::WORDS * 8 == 200 && ProcessEntry::WORDS * 8 == 112);
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::words::UNKNOWN;
 
     #[test]
     fn entries_come_back_from_their_words_and_unknown_is_no_number() {

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use gpu_track_abi::live::{GPUS, LIVE_SIZE, LiveHeader, PROCESSES, SUMMARY};
 use gpu_track_abi::sample::{Sample, SampleSlot};
-use gpu_track_abi::table::{Entry, HEAD_WORDS, ProcessEntry, ProcessTable};
+use gpu_track_abi::table::{HEAD_WORDS, ProcessEntry, ProcessTable};
+use gpu_track_abi::words::Words;
 use serde_json::{Value, json};
 use shared_memory::{Shmem, ShmemConf};
 

@@ -14,9 +14,9 @@ use gpu_track_abi::live::{
 use gpu_track_abi::sample::{SAMPLE_CAPACITY, Sample, SampleSlot};
 use gpu_track_abi::slot::{Slot, Unread};
 use gpu_track_abi::table::{
-    Entry, GpuEntry, GpuTable, HEAD_WORDS, ProcessEntry, ProcessTable, SUMMARY_CAPACITY, SummaryTable,
-    words_of,
+    GpuEntry, GpuTable, HEAD_WORDS, ProcessEntry, ProcessTable, SUMMARY_CAPACITY, SummaryTable, words_of,
 };
+use gpu_track_abi::words::Words;
 use rustix::fs::{FallocateFlags, OFlags, fstat};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -267,7 +267,7 @@ const READER_WAIT: Duration = Duration::from_millis(1);
 
 /// Writes a table: its head (time of the sample, number of entries, number of others), then as many entries as fit. The rest
 /// is added to `others`.
-fn write_table<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
+fn write_table<const N: usize, E: Words>(table: &Slot<N>, at_ns: u64, entries: &[E], others: u64) {
     let listed = &entries[..entries.len().min((N - HEAD_WORDS) / E::WORDS)];
     let others = others + (entries.len() - listed.len()) as u64;
     let head = [at_ns, listed.len() as u64, others, 0, 0, 0, 0];
@@ -275,7 +275,7 @@ fn write_table<const N: usize, E: Entry>(table: &Slot<N>, at_ns: u64, entries: &
 }
 
 /// Reads a table that [`write_table`] wrote.
-fn read_table<const N: usize, E: Entry>(table: &Slot<N>) -> Result<Listed<E>, Unread> {
+fn read_table<const N: usize, E: Words>(table: &Slot<N>) -> Result<Listed<E>, Unread> {
     let words = words_in(table)?;
     let (head, entries) = words.split_at(HEAD_WORDS);
     // Another program may have written any count.
