@@ -43,9 +43,10 @@ Exit status:
 /// The format where neither `-f` nor the file's name tells one.
 const DEFAULT_FORMAT: &str = "text";
 
-/// The options of `-h`, by their ids.
+/// The options of `-h` in their order, by their ids.
 pub(super) const SHORT_HELP: [&str; 14] = [
     "execute",
+    "wait_all",
     "outputs",
     "format",
     "full",
@@ -53,7 +54,6 @@ pub(super) const SHORT_HELP: [&str; 14] = [
     "ram_unit",
     "time_unit",
     "sleep_time",
-    "wait_all",
     "gpus",
     "last",
     "short_help",
@@ -89,6 +89,8 @@ pub(super) struct Arguments {
     report: ReportArgs,
     #[command(flatten)]
     tracking: TrackingArgs,
+    #[command(flatten)]
+    preparations: Preparations,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
@@ -138,7 +140,8 @@ pub(crate) struct Options {
 
 impl From<Arguments> for Options {
     fn from(arguments: Arguments) -> Self {
-        let (mut tracking, mut preparations): (TrackingConfig, Preparations) = arguments.tracking.into();
+        let mut tracking = TrackingConfig::from(arguments.tracking);
+        let mut preparations = arguments.preparations;
         tracking.limits = arguments.limits.into();
         (tracking.alerts, preparations.events, preparations.on_alert) = arguments.alerts.into();
         Self {

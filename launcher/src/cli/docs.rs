@@ -11,15 +11,16 @@ const NAME: &str = "gpu-track-run";
 /// Renders the options that are used most, on one screen: of each one the first sentence of its help.
 pub(super) fn short_help(command: Command) -> String {
     let shortened = |arg: Arg| {
-        if !SHORT_HELP.contains(&arg.get_id().as_str()) {
+        let Some(place) = SHORT_HELP.iter().position(|id| *id == arg.get_id().as_str()) else {
             return arg.hide(true);
-        }
+        };
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let first = help.split(". ").next().unwrap_or_default().to_owned();
         // clap panics in debug builds if possible values are hidden of an option that takes none.
         let has_values = arg.get_action().takes_values();
         arg.help(first)
             .help_heading("Options")
+            .display_order(place)
             .hide_possible_values(has_values)
             .visible_alias(Resettable::Reset)
     };

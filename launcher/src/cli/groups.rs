@@ -1,4 +1,4 @@
-//! The groups of options that the collector obeys, as clap knows them. Each becomes a part of the configuration.
+//! The groups of options that tracking and report obey, as clap knows them. Those of the collector become its configuration.
 
 use std::env;
 use std::ffi::OsString;
@@ -52,104 +52,93 @@ pub(crate) struct ReportArgs {
     most_heaviest: usize,
 }
 
-/// How the run is tracked, and the files of that.
+/// How the run is tracked, as far as the collector obeys it. [`Preparations`] has the other options under this heading.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tracking")]
 pub(super) struct TrackingArgs {
     /// Time between two samples (0.1, 100ms, 1m), at least 1ms [default: 0.1]
-    #[arg(long = "st", visible_alias = "sleep-time", value_name = "TIME", allow_negative_numbers = true,
-          value_parser = interval)]
+    #[arg(long = "st", visible_alias = "sleep-time", value_name = "TIME", display_order = 0,
+          allow_negative_numbers = true, value_parser = interval)]
     sleep_time: Option<Duration>,
 
     /// Number of cores that COMMAND should use, for the hardware percentages [default: all of the machine]
-    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", allow_negative_numbers = true,
-          value_parser = cores)]
+    #[arg(long = "nec", visible_alias = "n-expected-cores", value_name = "N", display_order = 1,
+          allow_negative_numbers = true, value_parser = cores)]
     expected_cores: Option<u32>,
-
-    /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
-    /// line override them. Keywords without a meaning here are named on stderr
-    #[arg(long = "tconfig", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    config: Option<PathBuf>,
-
-    /// Write the run over time to FILE, a row for each interval. FILE ends in .csv or .sqlite (forms of gpu_tracker's tracking
-    /// file), .jsonl, or .pftrace (for ui.perfetto.dev). Its name has the patterns of --output. Give it again for a further file
-    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", action = ArgAction::Append,
-          value_hint = ValueHint::FilePath)]
-    tracking_files: Vec<PathBuf>,
-
-    /// Log the GPUs to FILE ("-": stdout) in the CSV form of nvidia-smi: a line for each GPU and TIME [default: 1s]. A and B are
-    /// fields of nvidia-smi --query-gpu; an unknown one is refused with the list of those that are read
-    #[arg(long, value_name = "FILE[,every=TIME][,fields=A,B][,noheader][,nounits]", value_hint = ValueHint::FilePath,
-          allow_hyphen_values = true, value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
-    trace_gpu: Option<AskedTrace>,
 
     /// If something ends COMMAND (out of memory, a limit, a fatal signal), make a bundle of evidence in DIR: the report, the last
     /// minute (TIME) sample by sample, what the kernel says of memory. "gpu-track report" shows it. There are 5 bundles (N) of 256M
     /// together (BYTES) at most
-    #[arg(long, value_name = "DIR[,keep=N][,max=BYTES][,tail=TIME]", value_hint = ValueHint::DirPath,
-          value_parser = OsStringValueParser::new().try_map(|given| bundles(&given)))]
+    #[arg(long, value_name = "DIR[,keep=N][,max=BYTES][,tail=TIME]", display_order = 5,
+          value_hint = ValueHint::DirPath, value_parser = OsStringValueParser::new().try_map(|given| bundles(&given)))]
     record: Option<Bundles>,
-
-    /// Replace the files of --tf, --trace-gpu and --events that exist
-    #[arg(long)]
-    overwrite: bool,
 
     /// Write a line about the run to stderr each TIME (5, 5s, 500ms, 1m; at least 0.1 s): RAM, CPU, processes and GPUs, of the run and
     /// of the machine. It does so with --quiet, too
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true,
+    #[arg(long, value_name = "TIME", display_order = 7, allow_negative_numbers = true,
           value_parser = |given: &str| Time::Pause.parse(given))]
     every: Option<Duration>,
 
     /// Write no warnings to stderr while COMMAND runs
-    #[arg(long)]
+    #[arg(long, display_order = 8)]
     disable_logs: bool,
+}
+
+/// The options of tracking that the launcher obeys, and not the collector.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[command(next_help_heading = "Tracking")]
+pub(crate) struct Preparations {
+    /// Read options from a JSON file with gpu_tracker's keywords (sleep_time, ram_unit, ...); options on the command
+    /// line override them. Keywords without a meaning here are named on stderr
+    #[arg(long = "tconfig", value_name = "FILE", display_order = 2, value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Write the run over time to FILE, a row for each interval. FILE ends in .csv or .sqlite (forms of gpu_tracker's tracking
+    /// file), .jsonl, or .pftrace (for ui.perfetto.dev). Its name has the patterns of --output. Give it again for a further file
+    #[arg(long = "tf", visible_alias = "tracking-file", value_name = "FILE", display_order = 3,
+          action = ArgAction::Append, value_hint = ValueHint::FilePath)]
+    pub(crate) tracking_files: Vec<PathBuf>,
+
+    /// Log the GPUs to FILE ("-": stdout) in the CSV form of nvidia-smi: a line for each GPU and TIME [default: 1s]. A and B are
+    /// fields of nvidia-smi --query-gpu; an unknown one is refused with the list of those that are read
+    #[arg(long = "trace-gpu", value_name = "FILE[,every=TIME][,fields=A,B][,noheader][,nounits]", display_order = 4,
+          value_hint = ValueHint::FilePath, allow_hyphen_values = true,
+          value_parser = OsStringValueParser::new().try_map(|given| asked(&given)))]
+    pub(crate) gpu_trace: Option<AskedTrace>,
+
+    /// The file of `--events`
+    #[arg(skip)]
+    pub(crate) events: Option<PathBuf>,
+
+    /// The command of `--on-alert`
+    #[arg(skip)]
+    pub(crate) on_alert: Option<OsString>,
+
+    /// Replace the files of --tf, --trace-gpu and --events that exist
+    #[arg(long, display_order = 6)]
+    pub(crate) overwrite: bool,
 
     /// With "auto", track other nodes, too: where srun starts something in a Slurm job, and where Open MPI, MPICH or Intel MPI do over
     /// ssh. Over ssh, without this option, COMMAND has to be mpirun or mpiexec. "all" adds what ssh itself starts, as for pdsh and GNU
     /// parallel. Behind srun or Open MPI's mpirun, one report of all ranks is made. With -o FILE, the reports of the nodes or ranks are
     /// in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES, or auto]
-    #[arg(long, value_name = "WHEN",
+    #[arg(long, value_name = "WHEN", display_order = 9,
           value_parser = one_of(&NodesWhen::ALL, NodesWhen::name))]
-    nodes: Option<NodesWhen>,
+    pub(crate) nodes: Option<NodesWhen>,
 
     /// Take processes with the same values of the variables NAME as a task of the run, beside the tasks that are known without
     /// this: those of Snakemake, Nextflow, GNU parallel, pytest, Slurm steps and compilers. At most 4 NAMEs
-    #[arg(long, value_name = "NAME,NAME", value_parser = task_variables)]
-    by_env: Option<TaskVariables>,
+    #[arg(long, value_name = "NAME,NAME", display_order = 10, value_parser = task_variables)]
+    pub(crate) by_env: Option<TaskVariables>,
 
     /// Run COMMAND in a cgroup (v2) of its own, and add the kernel's figures for that cgroup to the report
-    #[arg(long)]
-    cgroup: bool,
+    #[arg(long, display_order = 11)]
+    pub(crate) cgroup: bool,
 
     /// Count the processes of containers that COMMAND has docker or podman run, as those of the tree: docker's with --rm, through a
     /// proxy of its socket (DOCKER_HOST). Apptainer's containers see the shim
-    #[arg(long)]
-    containers: bool,
-}
-
-/// The options of tracking that the launcher obeys, and not the collector.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Preparations {
-    /// The file of `--tconfig`.
-    pub(crate) config: Option<PathBuf>,
-    /// The files of `--tf`.
-    pub(crate) tracking_files: Vec<PathBuf>,
-    /// The log of `--trace-gpu`.
-    pub(crate) gpu_trace: Option<AskedTrace>,
-    /// The file of `--events`.
-    pub(crate) events: Option<PathBuf>,
-    /// The command of `--on-alert`.
-    pub(crate) on_alert: Option<OsString>,
-    /// These files may replace existing ones.
-    pub(crate) overwrite: bool,
-    /// Whether other nodes are tracked, too. `None`: the environment decides.
-    pub(crate) nodes: Option<NodesWhen>,
-    /// The command gets a cgroup of its own.
-    pub(crate) cgroup: bool,
-    /// Programs in containers get the shim.
+    #[arg(long, display_order = 12)]
     pub(crate) containers: bool,
-    /// The variables that mark tasks.
-    pub(crate) by_env: TaskVariables,
 }
 
 /// When other nodes are tracked, too.
@@ -292,28 +281,16 @@ impl From<ReportArgs> for ReportConfig {
     }
 }
 
-impl From<TrackingArgs> for (TrackingConfig, Preparations) {
+impl From<TrackingArgs> for TrackingConfig {
     fn from(args: TrackingArgs) -> Self {
-        let tracking = TrackingConfig {
+        Self {
             sampling_interval: args.sleep_time,
             expected_cores: args.expected_cores,
             every: args.every,
             disable_logs: args.disable_logs,
             bundles: args.record,
-            ..TrackingConfig::default()
-        };
-        let preparations = Preparations {
-            config: args.config,
-            tracking_files: args.tracking_files,
-            gpu_trace: args.trace_gpu,
-            overwrite: args.overwrite,
-            nodes: args.nodes,
-            cgroup: args.cgroup,
-            containers: args.containers,
-            by_env: args.by_env.unwrap_or_default(),
-            ..Preparations::default()
-        };
-        (tracking, preparations)
+            ..Self::default()
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn from_options(options: &Options) -> Vec<String> {
         ("--nvml-lib", nvml_lib.as_ref().map(|path| path.to_string_lossy().into_owned())),
         ("--gpu-root", Some(root.to_string_lossy().into_owned())),
         ("--layers", Some(layers.join(","))),
-        ("--by-env", options.preparations.by_env.given()),
+        ("--by-env", options.preparations.by_env.as_ref().map(|names| names.given())),
         ("--session-dir", Some(session_dir.to_string_lossy().into_owned())),
     ];
     let flags = [

@@ -92,6 +92,7 @@ impl Session {
         config.discovery.shim_directory = preload.as_ref().and_then(Preload::directory);
         // The keys of a RandomState are random, so its hashes are random numbers.
         let random = RandomState::new();
+        let by_env = options.preparations.by_env.clone().unwrap_or_default();
         let new = NewSession {
             flags: flags(options),
             session_id: random.hash_one(0),
@@ -99,8 +100,8 @@ impl Session {
             launcher_pid_ns: config.start.pid_ns,
             monotonic_ns: config.start.monotonic_ns,
             realtime_ns: config.start.realtime_ns,
-            task_names: options.preparations.by_env.listed(),
-            task_baseline: options.preparations.by_env.baseline(),
+            task_names: by_env.listed(),
+            task_baseline: by_env.baseline(),
         };
         let path = match options.diagnosis.agent.as_ref().and_then(|agent| agent.segment.clone()) {
             Some(path) => path,
