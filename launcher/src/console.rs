@@ -8,8 +8,9 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use gpu_track_collector::model::kernel_errors::without_numbers;
-use gpu_track_collector::model::style::Console;
+use gpu_track_collector::model::style::{Console, Output};
 use gpu_track_collector::report::quote;
+use gpu_track_collector::write_report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 
@@ -59,13 +60,25 @@ pub(crate) fn refuse(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes `text` to stdout, and returns the exit status. If the write fails, a line on stderr says so. A reader that closed its end
-/// (`--help | head`) has what it wants, so that is no failure.
+/// Writes `text` to stdout, and returns the exit status, as [`write`] does.
 pub(crate) fn print(text: &str) -> ExitCode {
-    match write_whole(io::stdout(), text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failure(format_args!("cannot write to stdout: {error}")),
+    write([(&Output::Stdout, text)])
+}
+
+/// Writes each text to its place, and returns the exit status. If a write fails, a line on stderr says so. A reader of stdout that
+/// closed its end (`--help | head`) has what it wants, so that is no failure.
+pub(crate) fn write<'a>(texts: impl IntoIterator<Item = (&'a Output, impl AsRef<str>)>) -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    for (place, text) in texts {
+        let written = match place {
+            Output::Stdout => write_whole(io::stdout(), text.as_ref()),
+            _ => write_report(place, text.as_ref()),
+        };
+        if let Err(error) = written {
+            status = failure(format_args!("cannot write to {place}: {error}"));
+        }
     }
+    status
 }
 
 /// Writes one line for the user, as [`message`] does, and returns the exit status of a failure.

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::report::compare::{self, Limit, Run};
-use gpu_track_collector::report::read::read as read_report;
 
+use super::report_files;
 use crate::cli::UsageError;
 use crate::console::{self, message};
 
@@ -83,9 +82,7 @@ fn run(given: &Path) -> Result<Run, UsageError> {
         }
         _ => (None, given),
     };
-    let problem = |problem: String| UsageError::of_path(path, problem);
-    let json = given_file::read_text(path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
-    let read = read_report(&json).map_err(|error| problem(format!("is no report: {error}")))?;
+    let read = report_files::parsed(&report_files::text(path)?, path)?;
     if let Some(note) = &read.note {
         message(format_args!("{}: {note}", path.display()));
     }

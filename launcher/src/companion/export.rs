@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::model::report::Report;
 use gpu_track_collector::report::export::{Exported, nextflow_trace, snakemake_benchmark};
-use gpu_track_collector::report::read::read as read_report;
 
-use super::place;
+use super::place::OutputArg;
+use super::report_files;
 use crate::cli::UsageError;
-use crate::console::message;
+use crate::console::{self, message};
 
 /// Writes a report in a form.
 type Writer = fn(&Report, Option<&str>) -> Result<Exported, String>;
@@ -36,9 +35,8 @@ pub(super) struct ExportArguments {
     #[arg(long, value_name = "NAME")]
     task: Option<String>,
 
-    /// Write to FILE instead of stdout
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArg,
 }
 
 /// Writes the report's figures to stdout or the file of `-o`. A line on stderr says what they lack.
@@ -47,14 +45,13 @@ pub(super) struct ExportArguments {
 /// If the file is no report, it lacks what the options ask for, or the output can't be written to its place.
 pub(super) fn serve(arguments: &ExportArguments) -> Result<ExitCode, UsageError> {
     let ExportArguments { file, form, task, output } = arguments;
-    let place = place::find(output.as_deref())?;
-    let problem = |problem: String| UsageError::of_path(file, problem);
-    let json = given_file::read_text(file, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
-    let read = read_report(&json).map_err(|error| problem(format!("is no report: {error}")))?;
+    let place = output.find()?;
+    let read = report_files::parsed(&report_files::text(file)?, file)?;
     let writer = FORMS.iter().find(|(name, _)| name == form).map(|(_, writer)| writer);
     // The parser of the options has refused other names.
     let Some(writer) = writer else { return Ok(ExitCode::FAILURE) };
-    let exported = writer(&read.report, task.as_deref()).map_err(problem)?;
+    let exported =
+        writer(&read.report, task.as_deref()).map_err(|problem| UsageError::of_path(file, problem))?;
     read.note.iter().chain(&exported.note).for_each(message);
-    Ok(place::write(&place, &exported.text))
+    Ok(console::write([(&place, exported.text)]))
 }

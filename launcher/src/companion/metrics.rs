@@ -9,9 +9,9 @@ use gpu_track_collector::read_metrics;
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::metrics::{self, MetricRow, MetricSummary};
 
-use super::place;
+use super::place::OutputArg;
 use crate::cli::UsageError;
-use crate::console::message;
+use crate::console::{self, message};
 
 /// The name of the form for spreadsheets.
 const CSV: &str = "csv";
@@ -23,9 +23,8 @@ pub(super) struct MetricsArguments {
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 
-    /// Write to FILE instead of stdout
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArg,
 
     /// Format [default: json or csv if FILE ends so, else text]
     #[arg(short, long, value_name = "FORMAT",
@@ -40,16 +39,15 @@ pub(super) struct MetricsArguments {
 /// If a file can't be read, or the output can't be written to its place.
 pub(super) fn serve(arguments: &MetricsArguments) -> Result<ExitCode, UsageError> {
     let MetricsArguments { files, output, format } = arguments;
-    let place = place::find(output.as_deref())?;
-    let extension = output.as_deref().and_then(|path| path.extension()?.to_str());
+    let place = output.find()?;
     let mut summary = MetricSummary::default();
     for file in files {
         read_metrics(file, |value| summary.add(value)).map_err(UsageError::new)?.iter().for_each(message);
     }
-    let write: fn(&[MetricRow]) -> String = match format.as_deref().or(extension) {
+    let write: fn(&[MetricRow]) -> String = match format.as_deref().or(output.extension()) {
         Some(format::JSON_NAME) => metrics::json,
         Some(CSV) => metrics::csv,
         _ => metrics::text,
     };
-    Ok(place::write(&place, &write(&summary.rows())))
+    Ok(console::write([(&place, write(&summary.rows()))]))
 }

@@ -9,16 +9,15 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::model::config::{ReportConfig, ReportTarget};
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::report::format;
 use gpu_track_collector::report::over_time::Detail;
 use gpu_track_collector::report::task_table;
-use gpu_track_collector::{bundle, read_recording, write_report};
+use gpu_track_collector::{bundle, read_recording};
 
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
-use crate::companion::{last, show};
+use crate::companion::{last, report_files, show};
 use crate::console;
 use over_time::TimeArgs;
 
@@ -186,9 +185,7 @@ impl View {
                 }
             };
         }
-        let json =
-            given_file::read_text(&path, MOST_OF_REPORT).map_err(|error| problem(error.to_string()))?;
-        self.show(&json, &path)
+        self.show(&report_files::text(&path)?, &path)
     }
 
     /// Shows what is asked for of the report `json`, which was read from `path`.
@@ -218,7 +215,7 @@ fn show_tasks(
     places: &ReportPlaces,
     of_one_report: Option<&str>,
 ) -> Result<ExitCode, UsageError> {
-    let report = over_time::read(json, path)?.report;
+    let report = report_files::parsed(json, path)?.report;
     if report.tasks.is_empty() {
         return Err(UsageError::of_path(
             path,
@@ -289,14 +286,8 @@ fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCod
     if places.outputs.is_empty() {
         return Ok(console::print(&text(places.format())));
     }
-    let mut status = ExitCode::SUCCESS;
-    for target in cli::targets(places, &PatternValues::here())? {
-        let output = &target.output;
-        if let Err(error) = write_report(output, &text(form(&target))) {
-            status = console::failure(format_args!("cannot write to {output}: {error}"));
-        }
-    }
-    Ok(status)
+    let targets = cli::targets(places, &PatternValues::here())?;
+    Ok(console::write(targets.iter().map(|target| (&target.output, text(form(target))))))
 }
 
 /// The form in a place: CSV if its file ends in `.csv`, else the target's format.

@@ -6,10 +6,12 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use gpu_track_collector::given_file;
+use gpu_track_collector::given_file::{self, MOST_OF_REPORT};
 use gpu_track_collector::report::format;
+use gpu_track_collector::report::read::{self as report_read, ReadReport};
 use thiserror::Error;
 
+use crate::cli::UsageError;
 use crate::console::message;
 
 /// Maximum number of bytes of a report of one node or rank.
@@ -86,6 +88,23 @@ pub(crate) fn read(path: &Path, refuses_links: bool) -> Result<String, NotReadab
     }
     file.read_to_end(&mut bytes)?;
     String::from_utf8(bytes).map_err(|_| given_file::NotReadable::NotText.into())
+}
+
+/// Reads the text of a report that the user names.
+///
+/// # Errors
+/// If the file can't be read.
+pub(super) fn text(path: &Path) -> Result<String, UsageError> {
+    given_file::read_text(path, MOST_OF_REPORT).map_err(|error| UsageError::of_path(path, error))
+}
+
+/// Parses the report `json`, which was read from `path`.
+///
+/// # Errors
+/// If it is no report.
+pub(super) fn parsed(json: &str, path: &Path) -> Result<ReadReport, UsageError> {
+    report_read::read(json)
+        .map_err(|problem| UsageError::of_path(path, format_args!("is no report: {problem}")))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use gpu_track_collector::model::report::Report;
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::report::format::render;
 use gpu_track_collector::report::read::read as read_report;
-use gpu_track_collector::write_report;
 
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
 use crate::console::{self, message};
@@ -49,12 +48,5 @@ pub(crate) fn written(
         return console::print(&texts.concat());
     }
     style.console = console::of_stderr();
-    let mut status = ExitCode::SUCCESS;
-    for target in targets {
-        let output = &target.output;
-        if let Err(error) = write_report(output, &render(report, target, style)) {
-            status = console::failure(format_args!("cannot write the report to {output}: {error}"));
-        }
-    }
-    status
+    console::write(targets.iter().map(|target| (&target.output, render(report, target, style))))
 }

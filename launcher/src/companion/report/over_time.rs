@@ -16,6 +16,7 @@ use gpu_track_collector::report::read::{ReadReport, read as read_report};
 
 use super::CSV;
 use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
+use crate::companion::report_files;
 use crate::console::message;
 
 /// The options that ask for the run over time, or its events, in place of the report.
@@ -176,7 +177,7 @@ pub(super) fn of_report(
     time: &TimeArgs,
     places: &ReportPlaces,
 ) -> Result<ExitCode, UsageError> {
-    let report = read(json, path)?.report;
+    let report = report_files::parsed(json, path)?.report;
     if time.list_events {
         if report.events.is_none() {
             message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
@@ -214,19 +215,11 @@ pub(super) fn page_of_report(
             "a report has none: give --every for points, or -f html for the page",
         ));
     }
-    let ReadReport { report, note } = read(json, path)?;
+    let ReadReport { report, note } = report_files::parsed(json, path)?;
     note.iter().for_each(message);
     let points = over_time::from_report(&report);
     let metrics = read_points(&points, over_time::clock_of_report(&report), &time.metrics)?;
     super::write(places, |_| format::page_with_metrics(&report, &style, &metrics))
-}
-
-/// Parses the report `json`, which was read from `path`.
-///
-/// # Errors
-/// If it is no report.
-pub(super) fn read(json: &str, path: &Path) -> Result<ReadReport, UsageError> {
-    read_report(json).map_err(|problem| UsageError::of_path(path, format_args!("is no report: {problem}")))
 }
 
 /// Reads the metrics of `files`, and matches them with points. `clock`: that of the points. Notes go to stderr.

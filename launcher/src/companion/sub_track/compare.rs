@@ -12,7 +12,7 @@ use gpu_track_collector::report::sub_track::{
 };
 use serde::Deserialize;
 
-use super::place::PlaceArgs;
+use super::super::place::PlaceArgs;
 use crate::cli::{UsageError, pickles};
 use crate::console::message;
 

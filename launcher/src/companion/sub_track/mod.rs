@@ -3,7 +3,6 @@
 
 mod combine;
 mod compare;
-mod place;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use gpu_track_collector::report::sub_track::{Analysis, analysis_text, blocks_tex
 use gpu_track_collector::{analyze_code_blocks, code_blocks, samples_of_database};
 
 use self::compare::read_analysis;
-use self::place::PlaceArgs;
+use super::place::PlaceArgs;
 use crate::cli::UsageError;
 use crate::console::{self, message};
 use crate::name;
