@@ -43,7 +43,7 @@ pub(crate) use output::{PatternValues, compact, without_patterns};
 pub(crate) use targets::{locks, number_files, targets};
 pub(crate) use tracking_files::{HeldTrackingFile, make_files_of_nodes, make_tracking_files};
 pub(crate) use usage_error::UsageError;
-pub(crate) use values::{Time, interval};
+pub(crate) use values::{Time, interval, named, one_of};
 
 use crate::name;
 

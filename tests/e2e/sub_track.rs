@@ -413,7 +413,10 @@ fn what_can_not_be_used_is_refused_in_one_line_under_both_names() {
             "a.pkl\" is a pickle, which only Python reads: write the analysis with analyze -f json",
         ),
         (&["compare"], "A mapping of tracking session name to file path must be provided"),
-        (&["compare", &config], "has the statistic \"median\", which is none of min, max, mean, std"),
+        (
+            &["compare", &config],
+            "has a wrong statistic: \"median\" is not allowed: one of min, max, mean, std",
+        ),
         (&["compare", "-m", "A"], "\"A\" has no name: write it as NAME=FILE"),
     ] {
         let line = [&["sub-track"], arguments].concat();

@@ -248,13 +248,13 @@ pub(super) fn split_at_key<'a>(given: &'a [u8], keys: &[&str]) -> (&'a [u8], &'a
 ///
 /// # Errors
 /// If no value has this name.
-pub(super) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
+pub(crate) fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, ValueError> {
     let found = all.iter().copied().find(|value| name(*value) == text);
     found.ok_or_else(|| ValueError::none_of(text, all.iter().map(|value| name(*value))))
 }
 
 /// Makes a parser of a value that is one of a few names, which help, completions and errors list.
-pub(super) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+pub(crate) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
 {

@@ -3,22 +3,24 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use gpu_track_collector::model::report::Report;
 use gpu_track_collector::report::export::{Exported, nextflow_trace, snakemake_benchmark};
 
 use super::place::OutputArg;
 use super::report_files;
-use crate::cli::UsageError;
+use crate::cli::{self, UsageError};
 use crate::console::{self, message};
 
 /// Writes a report in a form.
 type Writer = fn(&Report, Option<&str>) -> Result<Exported, String>;
 
-/// The forms, by their names.
-const FORMS: [(&str, Writer); 2] =
-    [("snakemake-benchmark", snakemake_benchmark), ("nextflow-trace", nextflow_trace)];
+/// A form: its name, and what writes it.
+#[derive(Debug, Clone, Copy)]
+struct Form(&'static str, Writer);
+
+const FORMS: [Form; 2] =
+    [Form("snakemake-benchmark", snakemake_benchmark), Form("nextflow-trace", nextflow_trace)];
 
 /// The arguments of `gpu-track export`.
 #[derive(Debug, Args)]
@@ -28,8 +30,8 @@ pub(super) struct ExportArguments {
     file: PathBuf,
 
     /// The form: Snakemake's benchmark with a row for each of its jobs, or Nextflow's .command.trace of a task
-    #[arg(long = "as", value_name = "FORM", value_parser = PossibleValuesParser::new(FORMS.map(|(name, _)| name)))]
-    form: String,
+    #[arg(long = "as", value_name = "FORM", value_parser = cli::one_of(&FORMS, |form| form.0))]
+    form: Form,
 
     /// Only the tasks of this name, or the jobs of this rule of Snakemake
     #[arg(long, value_name = "NAME")]
@@ -47,9 +49,7 @@ pub(super) fn serve(arguments: &ExportArguments) -> Result<ExitCode, UsageError>
     let ExportArguments { file, form, task, output } = arguments;
     let place = output.find()?;
     let read = report_files::parsed(&report_files::text(file)?, file)?;
-    let writer = FORMS.iter().find(|(name, _)| name == form).map(|(_, writer)| writer);
-    // The parser of the options has refused other names.
-    let Some(writer) = writer else { return Ok(ExitCode::FAILURE) };
+    let Form(_, writer) = form;
     let exported =
         writer(&read.report, task.as_deref()).map_err(|problem| UsageError::of_path(file, problem))?;
     read.note.iter().chain(&exported.note).for_each(message);

@@ -26,11 +26,6 @@ named! {
 }
 
 impl Statistic {
-    /// The statistic of this name. `None`: no statistic has it.
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|statistic| statistic.name() == name)
-    }
-
     /// This statistic of a quantity. `None`: it is not known.
     fn value(self, summary: &Summary) -> Option<Number> {
         match self {

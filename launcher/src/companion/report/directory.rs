@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_track_collector::bundle;
 use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::report::format;
@@ -17,7 +16,7 @@ use super::super::report_files;
 use super::super::report_files::MOST_FILES;
 use super::super::study::WARMUP;
 use super::CSV;
-use crate::cli::{ReportPlaces, UsageError};
+use crate::cli::{self, ReportPlaces, UsageError};
 use crate::console::{self, message};
 
 /// Maximum number of directories that are looked at.
@@ -30,14 +29,8 @@ const OF_NODES: &str = "d";
 #[command(next_help_heading = "Directory")]
 pub(super) struct DirectoryArgs {
     /// Sort the reports of a directory; those with most come first [default: start]
-    #[arg(long, value_name = "BY",
-          value_parser = PossibleValuesParser::new(SortBy::ALL.map(SortBy::name)).try_map(sort_by))]
+    #[arg(long, value_name = "BY", value_parser = cli::one_of(&SortBy::ALL, SortBy::name))]
     pub(super) sort: Option<SortBy>,
-}
-
-/// Finds the order of this name. The error is the name.
-fn sort_by(name: String) -> Result<SortBy, String> {
-    SortBy::ALL.into_iter().find(|by| by.name() == name).ok_or(name)
 }
 
 /// Shows a table of the reports in a directory and those below it, of runs that started after `since`. A line on stderr counts the

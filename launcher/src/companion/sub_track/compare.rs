@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::given_file::{self, MOST_OF_ANALYSIS, MOST_OF_OPTIONS};
 use gpu_track_collector::report::sub_track::{
@@ -13,7 +12,7 @@ use gpu_track_collector::report::sub_track::{
 use serde::Deserialize;
 
 use super::super::place::PlaceArgs;
-use crate::cli::{UsageError, pickles};
+use crate::cli::{self, UsageError, pickles};
 use crate::console::message;
 
 /// The first byte of a pickle of Python's protocols 2 and later.
@@ -32,7 +31,7 @@ pub(super) struct CompareArguments {
     cconfig: Option<PathBuf>,
 
     /// The figure to compare [default: mean]
-    #[arg(long, value_name = "STATISTIC", value_parser = PossibleValuesParser::new(Statistic::ALL.map(Statistic::name)).map(statistic))]
+    #[arg(long, value_name = "STATISTIC", value_parser = cli::one_of(&Statistic::ALL, Statistic::name))]
     stat: Option<Statistic>,
 
     #[command(flatten)]
@@ -52,11 +51,6 @@ fn mapping(given: &str) -> Result<(String, PathBuf), String> {
     let named = given.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, file) = named.ok_or_else(|| format!("\"{given}\" has no name: write it as NAME=FILE"))?;
     Ok((name.to_owned(), file.into()))
-}
-
-/// The statistic of this name. The parser lets no others through.
-fn statistic(name: String) -> Statistic {
-    Statistic::of_name(&name).unwrap_or(Statistic::Mean)
 }
 
 /// Writes the comparison. `line`: this program's command line.
@@ -95,12 +89,8 @@ fn config(path: &Path) -> Result<(Ordered<PathBuf>, Option<Statistic>), String> 
     let json = given_file::read(path, MOST_OF_OPTIONS).map_err(|error| error.to_string())?;
     let Config { file_path_map, statistic } =
         serde_json::from_slice(&json).map_err(|error| format!("is no configuration of compare: {error}"))?;
-    let statistic = statistic.map(|name| {
-        let allowed = Statistic::ALL.map(Statistic::name).join(", ");
-        Statistic::of_name(&name)
-            .ok_or_else(|| format!("has the statistic \"{name}\", which is none of {allowed}"))
-    });
-    Ok((file_path_map, statistic.transpose()?))
+    let statistic = statistic.map(|name| cli::named(&name, &Statistic::ALL, Statistic::name)).transpose();
+    Ok((file_path_map, statistic.map_err(|error| format!("has a wrong statistic: {error}"))?))
 }
 
 /// Reads an analysis. `line`: this program's command line. If the file is a pickle, and this program was called as gpu_tracker,
