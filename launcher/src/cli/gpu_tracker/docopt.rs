@@ -4,6 +4,7 @@
 //! (`-vh`), a value can follow its letter (`-etrue`), and options can stand after words. A line that fits no form of the usage is refused.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 
 /// An option of gpu_tracker. Its forms have their hyphens. One form can be missing: it is empty then.
@@ -50,53 +51,47 @@ const OPTIONS: [Known; 21] = [
     Known::new("", "--stat", true),
 ];
 
-/// A form of the usage: its words, and the options that it takes.
+/// A form of the usage.
 struct Form {
     words: &'static [&'static str],
-    /// Options that stand in it once.
-    required: &'static [&'static str],
-    /// Options that stand in it at most once.
-    optional: &'static [&'static str],
-    /// Options that stand in it at least once.
-    repeated: &'static [&'static str],
-    /// Options that stand in it any number of times.
-    any: &'static [&'static str],
+    /// The options that it takes, and how often each can stand in it.
+    options: &'static [(&'static str, RangeInclusive<usize>)],
 }
 
-const NO_OPTIONS: Form = Form { words: &[], required: &[], optional: &[], repeated: &[], any: &[] };
-
 const TRACKING: Form = Form {
-    required: &["--execute"],
-    optional: &[
-        "--output",
-        "--format",
-        "--tconfig",
-        "--st",
-        "--ru",
-        "--gru",
-        "--tu",
-        "--nec",
-        "--guuids",
-        "--disable-logs",
-        "--gb",
-        "--tf",
-        "--overwrite",
+    words: &[],
+    options: &[
+        ("--execute", 1..=1),
+        ("--output", 0..=1),
+        ("--format", 0..=1),
+        ("--tconfig", 0..=1),
+        ("--st", 0..=1),
+        ("--ru", 0..=1),
+        ("--gru", 0..=1),
+        ("--tu", 0..=1),
+        ("--nec", 0..=1),
+        ("--guuids", 0..=1),
+        ("--disable-logs", 0..=1),
+        ("--gb", 0..=1),
+        ("--tf", 0..=1),
+        ("--overwrite", 0..=1),
     ],
-    ..NO_OPTIONS
 };
 const SUB_TRACKING: [Form; 3] = [
-    Form { words: &["sub-track", "combine"], required: &["--stf"], repeated: &["-p"], ..NO_OPTIONS },
+    Form { words: &["sub-track", "combine"], options: &[("--stf", 1..=1), ("-p", 1..=usize::MAX)] },
     Form {
         words: &["sub-track", "analyze"],
-        required: &["--tf", "--stf"],
-        optional: &["--output", "--format"],
-        ..NO_OPTIONS
+        options: &[("--tf", 1..=1), ("--stf", 1..=1), ("--output", 0..=1), ("--format", 0..=1)],
     },
     Form {
         words: &["sub-track", "compare"],
-        optional: &["--output", "--format", "--cconfig", "--stat"],
-        any: &["-m"],
-        ..NO_OPTIONS
+        options: &[
+            ("--output", 0..=1),
+            ("--format", 0..=1),
+            ("--cconfig", 0..=1),
+            ("--stat", 0..=1),
+            ("-m", 0..=usize::MAX),
+        ],
     },
 ];
 
@@ -168,17 +163,13 @@ impl Form {
                 .count()
         };
         let is_in_form = |piece: &Piece| match piece {
-            Piece::Option(known, _) => {
-                [self.required, self.optional, self.repeated, self.any].concat().contains(&known.name())
-            }
+            Piece::Option(known, _) => self.options.iter().any(|(option, _)| *option == known.name()),
             Piece::UnknownOption => false,
             Piece::Word(_) => true,
         };
         words.eq(self.words.iter().map(OsStr::new))
             && pieces.iter().all(is_in_form)
-            && self.required.iter().all(|option| count(option) == 1)
-            && self.optional.iter().all(|option| count(option) <= 1)
-            && self.repeated.iter().all(|option| count(option) >= 1)
+            && self.options.iter().all(|(option, times)| times.contains(&count(option)))
     }
 }
 
