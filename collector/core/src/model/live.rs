@@ -40,7 +40,7 @@ pub struct LiveSummary {
 }
 
 /// Processes whose figures are final.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ended {
     /// How many.
     pub count: u64,

@@ -28,7 +28,7 @@ pub(super) struct Summary {
     usable: Option<Usable>,
     /// The end of the batch job, seconds after the start of the run.
     job_limit_s: Option<f64>,
-    max_ram: Maxima,
+    max_ram: Value,
     /// How the last second was spent, nanoseconds.
     time_ns: Option<ByTimeGroup<u64>>,
     ended: Option<EndedProcesses>,
@@ -45,18 +45,6 @@ struct EndedProcesses {
     count: u64,
     by_command: Vec<Value>,
     other_commands: u64,
-}
-
-/// The largest RAM so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Maxima {
-    combined: Option<Maximum>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-struct Maximum {
-    bytes: u64,
 }
 
 impl Summary {
@@ -88,7 +76,7 @@ impl Summary {
 
     /// The largest RAM so far, bytes.
     pub(super) fn max_ram_bytes(&self) -> Option<u64> {
-        self.max_ram.combined.map(|maximum| maximum.bytes)
+        self.max_ram["combined"]["bytes"].as_u64()
     }
 
     /// How the run spent about the last second, percent. `None`: not known.
