@@ -155,13 +155,13 @@ fn quantity(name: &str, fits: fn(Row) -> bool) -> Result<Quantity, ValueError> {
 
 /// Makes a rule. `value`: the text of its threshold.
 fn rule(given: &str, quantity: Quantity, value: &str, response: Response) -> Result<Rule, ValueError> {
-    let threshold = match quantity.row().unit {
+    // An alert of CPU is a percentage, a limit of CPU a time.
+    let is_percent = quantity == Quantity::Cpu && response == Response::Tell;
+    let threshold = match if is_percent { Unit::Percent } else { quantity.row().unit } {
         _ if quantity == Quantity::Growth => Threshold::Rise,
         // Free space can't be a percentage: the whole is not known.
         Unit::Bytes if quantity.row().acts_below => Threshold::Amount(bytes(value)?),
         Unit::Bytes => memory(value)?,
-        // An alert of CPU is a percentage, a limit of CPU a time.
-        Unit::Seconds if quantity == Quantity::Cpu && response == Response::Tell => percent_of_cores(value)?,
         Unit::Percent => percent_of_cores(value)?,
         Unit::Seconds => allowed_time(value)?,
         Unit::Processes => match value.parse() {
