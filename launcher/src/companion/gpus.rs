@@ -27,7 +27,7 @@ const BETWEEN_LISTINGS: Duration = Duration::from_secs(1);
 /// The arguments of `gpu-track gpus`.
 #[derive(Debug, Args)]
 pub(super) struct GpusArguments {
-    /// Show them again every SECONDS, until Ctrl-C
+    /// Show them again every TIME, until Ctrl-C
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = cli::interval)]
     every: Option<Duration>,
 

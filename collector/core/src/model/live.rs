@@ -54,13 +54,13 @@ pub struct Ended {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LiveCoverage {
-    /// CPU time is exact.
+    /// Ended processes whose CPU time is exact.
     pub exact: u64,
-    /// CPU time is from the last sample.
+    /// Ended processes whose CPU time is from their last sample.
     pub sampled: u64,
-    /// CPU time is unknown.
+    /// Ended processes whose CPU time is unknown.
     pub unknown: u64,
-    /// Ended without an EXIT record.
+    /// Processes that ended without an EXIT record.
     pub uninstrumented: u64,
     /// Joined the run: they carried its session in their environment, but no known process is their parent.
     pub joined: u64,

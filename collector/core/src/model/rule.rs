@@ -109,14 +109,14 @@ pub enum Threshold {
     Rise,
 }
 
-/// What a rule does, and so how often it acts.
+/// What is done where a rule acts. `Tell` can be done again and again, the other two once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
     /// Every process of the tree is ended.
     End,
     /// The command's first process gets this signal.
     Signal(i32),
-    /// The user is told. This can happen again and again; the other two happen once.
+    /// The user is told.
     Tell,
 }
 

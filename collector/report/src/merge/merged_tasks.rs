@@ -65,7 +65,7 @@ impl MergedTasks {
     }
 }
 
-/// A key of sorting by CPU time, seconds.
+/// Sort key: the most CPU time first, unknown as 0. In whole microseconds, because f64 has no total order (Ord).
 fn most_first(cpu_s: Option<f64>) -> Reverse<u64> {
     Reverse((cpu_s.unwrap_or(0.0) * 1e6) as u64)
 }

@@ -122,6 +122,7 @@ pub fn from_report(report: &Report) -> OverTime {
     let points = times.map(|(at, (&start_s, &end_s))| Point {
         start_s,
         end_s,
+        // `lists` has the order of `columns`.
         values: lists(series).zip(&columns).map(|(list, column)| list.value(at, column.joining)).collect(),
     });
     let points = points.collect();
@@ -465,7 +466,7 @@ impl TableColumn {
 fn bytes_of_unit(unit: &str) -> Result<f64, String> {
     let known = RamUnit::ALL.into_iter().find(|known| known.name() == unit);
     let unknown = || format!("has an unknown unit: {}", crate::quote::cut(&format!("{unit:?}"), 40));
-    Ok(1.0 / known.ok_or_else(unknown)?.convert(1.0))
+    Ok(known.ok_or_else(unknown)?.bytes())
 }
 
 /// Finds the columns of a table in gpu_tracker's form: RAM, CPU, processes, and the sums over all GPUs.

@@ -23,7 +23,7 @@ use crate::console::message;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Over time")]
 pub(super) struct TimeArgs {
-    /// Show the run over time, with a point every SECONDS. As text, that is the minimum, mean and maximum of each quantity; -f csv
+    /// Show the run over time, with a point every TIME. As text, that is the minimum, mean and maximum of each quantity; -f csv
     /// and -f json have the points
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = cli::interval)]
     every: Option<Duration>,

@@ -81,12 +81,14 @@ impl Alert {
 }
 
 impl Rules {
-    /// Decides which alerts go on or off. For each, orders that the user is told, and that the user's command runs if there is one.
-    /// Returns the events of these alerts.
+    /// Decides which alerts go on or off, and returns their events. Orders that the user is told of each, and that the user's command
+    /// runs, if there is one.
     pub(super) fn decide_alerts(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
         let memory = moment.sample.gpu.fullest().map(|(_, memory_bytes)| memory_bytes);
-        let on_gpu = memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes)));
-        let rises = [self.ram_growth.rise(self.most_ram()), on_gpu];
+        let gpu_ram_rise = memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes)));
+        let ram_rise = self.ram_growth.rise(self.most_ram());
+        // In the order of MemoryKind.
+        let rises = [ram_rise, gpu_ram_rise];
         let mut events = Vec::new();
         for index in 0..self.alerts.len() {
             if let Some(event) = self.decide_alert(index, moment, rises) {

@@ -123,8 +123,10 @@ impl Tree {
         let execs = std::mem::take(&mut self.early_execs);
         let Some((_, at_ns)) = execs.into_iter().rfind(|(early, _)| *early == key) else { return };
         match self.processes.get_mut(&main) {
-            // Its START record came meanwhile, so the exec is no news. All its children will be reported.
+            // Its START record came meanwhile, and has told of the exec. The connector was listening already when the launcher
+            // started the command, so it reports all children.
             Some(process) if process.program.has_record => process.ancestry.is_watched = true,
+            // The exec is news.
             _ => self.kernel_exec(key, at_ns),
         }
     }

@@ -208,8 +208,8 @@ fn copied_between_forks(members: &[Member]) -> u64 {
     forks.map(own).sum()
 }
 
-/// How much memory a relative's reading at `read_ns` (CLOCK_MONOTONIC) shows as shared with the members, bytes. The members' own later
-/// readings tell that it no longer is.
+/// Memory that a relative's reading at `read_ns` (CLOCK_MONOTONIC) may count as shared with the members, though their later readings
+/// show that they share it no longer, bytes.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let of_one =
         |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
@@ -340,8 +340,8 @@ pub(super) fn private_bytes(member: &Member, is_alone: bool) -> u64 {
     }
 }
 
-/// How much private anonymous memory [`private_bytes`] may lack because the process's sharing was never read, bytes: the
-/// most that can be its own, less what counts. If that is much of a footprint, the private part is reported as unknown.
+/// An upper bound of the private anonymous memory that [`private_bytes`] misses because the process's sharing was never read, bytes.
+/// If that is much of a footprint, the private part is reported as unknown.
 ///
 /// It is 0 if the process is alone, so that all its memory is its own. It is also 0 if the sharing was read, even long ago: what
 /// may have changed since is no part of this.
@@ -350,7 +350,7 @@ pub(super) fn unread_private_bytes(member: &Member, is_alone: bool, page_bytes: 
         return 0;
     }
     let most_bytes = match member.image {
-        // At most, these are the pages that it touched since the fork. The others are taken to be its parent's, too.
+        // At most, these are the pages that it touched since the fork. All others count as shared with the parent.
         Image::Forked { .. } => {
             let own = member.added_as_younger(page_bytes);
             own.certain_bytes + own.uncertain_bytes
