@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from typing import Any
 
 from gpu_track_scripts.paths import ROOT
 from gpu_track_scripts.time_spent import cases, cli, runner, server, surroundings, table
@@ -26,21 +27,20 @@ from gpu_track_scripts.time_spent.compare import (
     compare_verdict,
     tolerance,
 )
-from gpu_track_scripts.time_spent.records import STATES, Phase, Phases, State, TimeSpent, Verdict
-from gpu_track_scripts.time_spent.truth import NOTHING, Share, Truth, of_phases, of_pipeline
+from gpu_track_scripts.time_spent.truth import NOTHING, STATES, Share, Truth, of_phases, of_pipeline
 from gpu_track_scripts.tools import Unavailable
 
 WALL_S = 10.0
 
 
-def verdict_of(kind: str, share: float = 0.7, command: str | None = "phases") -> Verdict:
+def verdict_of(kind: str, share: float = 0.7, command: str | None = "phases") -> dict[str, Any]:
     return {"kind": kind, "share": share, "command": command, "text": f"{kind} most of the time", "next_step": None}
 
 
 def report_of(
-    shares: dict[str, float], verdict: Verdict | None = None, *, samples: int = 100, cores: float | None = 1.0
-) -> TimeSpent:
-    states: list[State] = [
+    shares: dict[str, float], verdict: dict[str, Any] | None = None, *, samples: int = 100, cores: float | None = 1.0
+) -> dict[str, Any]:
+    states: list[dict[str, Any]] = [
         {
             "state": state,
             "share": share,
@@ -62,7 +62,7 @@ def truth_of(**shares: float) -> Truth:
     return Truth({state: Share(shares.get(state, 0.0), shares.get(state, 0.0)) for state in STATES})
 
 
-def phase(kind: str, state: str, begin_s: float, end_s: float, **figures: float) -> Phase:
+def phase(kind: str, state: str, begin_s: float, end_s: float, **figures: float) -> dict[str, Any]:
     return {
         "kind": kind,
         "state": state,
@@ -150,7 +150,9 @@ class Form(unittest.TestCase):
 
 
 class Verdicts(unittest.TestCase):
-    def holds(self, verdict: Verdict | None, known: Truth, *, samples: int = 100, wall_s: float = WALL_S) -> bool:
+    def holds(
+        self, verdict: dict[str, Any] | None, known: Truth, *, samples: int = 100, wall_s: float = WALL_S
+    ) -> bool:
         (comparison,) = compare_verdict(report_of({}, verdict, samples=samples), wall_s, known)
         return comparison.holds
 
@@ -212,7 +214,7 @@ class Cores(unittest.TestCase):
 
 class Truths(unittest.TestCase):
     def test_the_programs_own_seconds_count(self) -> None:
-        record: Phases = {
+        record: dict[str, Any] = {
             "pid": 7,
             "phases": [
                 phase("compute2", "computing", 100, 104, computing_s=3, waiting_s=1, state_s=3, cpu_s=6),
@@ -226,7 +228,7 @@ class Truths(unittest.TestCase):
         self.assertEqual(known.leader(), ("storage", 0.45))
 
     def test_waiting_may_be_the_kernels_figure(self) -> None:
-        record: Phases = {
+        record: dict[str, Any] = {
             "pid": 7,
             "phases": [phase("compute", "computing", 0, 10, computing_s=6, waiting_s=4, queued_s=3.9, state_s=6)],
         }
@@ -237,7 +239,7 @@ class Truths(unittest.TestCase):
         self.assertEqual(of_phases(record, waiting_by_schedstat=True).shares["waiting_for_core"].low, 0.4)
 
     def test_without_computing_there_are_no_cores(self) -> None:
-        record: Phases = {"pid": 7, "phases": [phase("sleep", "sleeping", 0, 1, state_s=1)]}
+        record: dict[str, Any] = {"pid": 7, "phases": [phase("sleep", "sleeping", 0, 1, state_s=1)]}
         self.assertIsNone(of_phases(record).cores)
 
     def test_a_pipeline_computes_at_once_or_one_by_one(self) -> None:

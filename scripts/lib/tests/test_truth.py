@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+from typing import Any
 from unittest import mock
 
 import sources
@@ -18,18 +19,19 @@ import workloads
 from gpu_track_scripts.commands import words
 from gpu_track_scripts.tools import Unavailable, cache
 from gpu_track_scripts.truth import cli, compare, runner, table
-from gpu_track_scripts.truth.records import Record, RecordedProcess, Report, ReportedProcess
 from workloads import Workload
 
 WORKLOAD = Workload("make | tee", "make")
 MB = 1_000_000
 
 
-def recorded(pid: int, hiwater_rss_bytes: int, *, ppid: int = 1, execs: int = 1) -> RecordedProcess:
+def recorded(pid: int, hiwater_rss_bytes: int, *, ppid: int = 1, execs: int = 1) -> dict[str, Any]:
     return {"pid": pid, "ppid": ppid, "execs": execs, "comm": "cc1", "hiwater_rss_bytes": hiwater_rss_bytes}
 
 
-def record_of(*processes: RecordedProcess, cpu_s: float = 10.0, entrance_rss_bytes: int = 0, left: int = 0) -> Record:
+def record_of(
+    *processes: dict[str, Any], cpu_s: float = 10.0, entrance_rss_bytes: int = 0, left: int = 0
+) -> dict[str, Any]:
     return {
         "status": 0,
         "wall_s": 5.0,
@@ -41,11 +43,11 @@ def record_of(*processes: RecordedProcess, cpu_s: float = 10.0, entrance_rss_byt
     }
 
 
-def reported(pid: int, peak_rss_bytes: int | None, *, ppid: int = 1, quality: str = "exact") -> ReportedProcess:
+def reported(pid: int, peak_rss_bytes: int | None, *, ppid: int = 1, quality: str = "exact") -> dict[str, Any]:
     return {"pid": pid, "ppid": ppid, "peak_rss_bytes": peak_rss_bytes, "peak_quality": quality}
 
 
-def report_of(*heaviest: ReportedProcess, total: int = 1, cpu_s: float = 10.0) -> Report:
+def report_of(*heaviest: dict[str, Any], total: int = 1, cpu_s: float = 10.0) -> dict[str, Any]:
     return {
         "processes": {"total": total, "heaviest": list(heaviest)},
         "cpu_time": {"total_s": cpu_s},
@@ -70,7 +72,7 @@ class Peaks(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def peaks(self, record: Record, *heaviest: ReportedProcess, may_grow: bool = False) -> compare.Peaks:
+    def peaks(self, record: dict[str, Any], *heaviest: dict[str, Any], may_grow: bool = False) -> compare.Peaks:
         return compare.compare_peaks(record, report_of(*heaviest), may_grow)
 
     def test_errors_are_parts_of_the_tolerance(self) -> None:

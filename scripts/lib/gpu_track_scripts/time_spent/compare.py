@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
-from gpu_track_scripts.time_spent.records import STATES, TimeSpent, Verdict
-from gpu_track_scripts.time_spent.truth import Share, Truth, percent
+from gpu_track_scripts.time_spent.truth import STATES, Share, Truth, percent
 
 # What every share may be off.
 SHARE = 0.05
@@ -51,12 +51,12 @@ def tolerance(truth: Share, samples: int, wall_s: float) -> float:
     return max(SHARE, 2 * math.sqrt(share * (1 - share) / max(samples, 1)))
 
 
-def shares_of(report: TimeSpent) -> dict[str, float]:
+def shares_of(report: dict[str, Any]) -> dict[str, float]:
     """The report's shares by state; a state that it leaves out has none."""
     return dict.fromkeys(STATES, 0.0) | {state["state"]: state["share"] for state in report["states"]}
 
 
-def compare_form(report: TimeSpent, wall_s: float) -> list[Comparison]:
+def compare_form(report: dict[str, Any], wall_s: float) -> list[Comparison]:
     """What holds of each report, whatever ran."""
     states = report["states"]
     names = [state["state"] for state in states]
@@ -84,7 +84,7 @@ def listed(names: list[str]) -> str:
     return ", ".join(names) or "-"
 
 
-def compare_shares(report: TimeSpent, wall_s: float, truth: Truth) -> list[Comparison]:
+def compare_shares(report: dict[str, Any], wall_s: float, truth: Truth) -> list[Comparison]:
     """One comparison for each state that is known."""
     found = shares_of(report)
     comparisons = []
@@ -101,13 +101,13 @@ def compare_shares(report: TimeSpent, wall_s: float, truth: Truth) -> list[Compa
     return comparisons
 
 
-def compare_unknown(report: TimeSpent) -> Comparison:
+def compare_unknown(report: dict[str, Any]) -> Comparison:
     """Of the programs that are known, every state has a name."""
     share = shares_of(report)["unknown"]
     return Comparison("unknown", f"{percent(share)} %", f"below {percent(UNKNOWN)} %", share < UNKNOWN)
 
 
-def compare_cores(report: TimeSpent, truth: Truth) -> list[Comparison]:
+def compare_cores(report: dict[str, Any], truth: Truth) -> list[Comparison]:
     """The cores in use, where enough of the time was spent computing."""
     if truth.cores is None or truth.shares["computing"].low < CORES_FROM:
         return []
@@ -117,7 +117,7 @@ def compare_cores(report: TimeSpent, truth: Truth) -> list[Comparison]:
     return [Comparison("cores while computing", "none" if found is None else f"{found:.2f}", wanted, holds)]
 
 
-def compare_verdict(report: TimeSpent, wall_s: float, truth: Truth) -> list[Comparison]:
+def compare_verdict(report: dict[str, Any], wall_s: float, truth: Truth) -> list[Comparison]:
     """A state that leads clearly must be the verdict. Else none is, or one that is as good as the leading state."""
     verdict, samples = report["verdict"], report["n_samples"]
     found = said(verdict)
@@ -144,19 +144,19 @@ def compare_verdict(report: TimeSpent, wall_s: float, truth: Truth) -> list[Comp
     return [Comparison("verdict", found, f"none, shared, or {' or '.join(good)}", holds)]
 
 
-def state_of(report: TimeSpent, verdict: Verdict) -> str:
+def state_of(report: dict[str, Any], verdict: dict[str, Any]) -> str:
     """The state that a verdict is about. That one core of several computes is computing, if no more did."""
     is_one_core = (report["cores_while_computing"] or 0) <= SERIAL_CORES
     return "computing" if verdict["kind"] == "serial" and is_one_core else verdict["kind"]
 
 
-def program_of(verdict: Verdict) -> str:
+def program_of(verdict: dict[str, Any]) -> str:
     """The name of the program that a verdict is about."""
     words = (verdict["command"] or "").split()
     return words[0].rpartition("/")[2] if words else ""
 
 
-def said(verdict: Verdict | None) -> str:
+def said(verdict: dict[str, Any] | None) -> str:
     """A verdict in short."""
     if verdict is None:
         return "none"
@@ -164,7 +164,7 @@ def said(verdict: Verdict | None) -> str:
     return f"{verdict['kind']} {percent(verdict['share'])} %" + (f" ({about})" if about else "")
 
 
-def compare(report: TimeSpent, wall_s: float, truth: Truth, *, may_be_unknown: bool = False) -> list[Comparison]:
+def compare(report: dict[str, Any], wall_s: float, truth: Truth, *, may_be_unknown: bool = False) -> list[Comparison]:
     """All comparisons of a run."""
     comparisons = [*compare_form(report, wall_s), *compare_shares(report, wall_s, truth)]
     if not may_be_unknown:

@@ -13,11 +13,11 @@ import signal
 import subprocess
 import tempfile
 import time
+from typing import Any
 
 from gpu_track_scripts.commands import Word, words
 from gpu_track_scripts.time_spent import truth
 from gpu_track_scripts.time_spent.cases import TIMES, Case
-from gpu_track_scripts.time_spent.records import Phases, TimeSpent
 from gpu_track_scripts.time_spent.server import Server
 from gpu_track_scripts.time_spent.surroundings import Workplace
 from gpu_track_scripts.tools import Unavailable
@@ -42,7 +42,7 @@ class Outcome:
 
     wall_s: float
     known: truth.Truth
-    report: TimeSpent | None = None
+    report: dict[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Runner:
             if not self.tracker:
                 return Outcome(wall_s, known_of(case, place.directory, wall_s))
             made = json.loads(report.read_text(encoding="utf-8"))
-            section: TimeSpent | None = made.get("time_spent")
+            section: dict[str, Any] | None = made.get("time_spent")
             if section is None or not section.get("states"):
                 raise Failed(f"the report has no time_spent: {section}")
             wall_s = made["wall_s"]
@@ -138,7 +138,7 @@ def known_of(case: Case, directory: pathlib.Path, wall_s: float) -> truth.Truth:
         return truth.of_pipeline(cpu_s, wall_s, case.programs, case.verdict)
     if case.command:
         return truth.NOTHING
-    record: Phases = json.loads((directory / "truth.json").read_text(encoding="utf-8"))
+    record: dict[str, Any] = json.loads((directory / "truth.json").read_text(encoding="utf-8"))
     return truth.of_phases(record, waiting_by_schedstat=case.waiting_by_schedstat)
 
 

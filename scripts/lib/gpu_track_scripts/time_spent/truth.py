@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from typing import Any
 
-from gpu_track_scripts.time_spent.records import STATES, Phases
+# In their order: a moment belongs to the first one that holds for any thread.
+STATES = (
+    "computing",
+    "waiting_for_core",
+    "storage",
+    "swap",
+    "network",
+    "gpu",
+    "file_lock",
+    "lock",
+    "pipe",
+    "terminal",
+    "events",
+    "sleeping",
+    "stopped",
+    "unknown",
+)
 
 
 def percent(share: float) -> str:
@@ -55,7 +72,7 @@ class Truth:
 NOTHING = Truth({})
 
 
-def of_phases(record: Phases, *, waiting_by_schedstat: bool = False) -> Truth:
+def of_phases(record: dict[str, Any], *, waiting_by_schedstat: bool = False) -> Truth:
     """Adds up what a program measured of its phases, all of its seconds.
 
     A phase that computes takes what is left of its time as waiting for a core. With `waiting_by_schedstat` it is what

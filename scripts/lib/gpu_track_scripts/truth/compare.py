@@ -6,8 +6,8 @@ import collections
 import dataclasses
 import os
 import statistics
+from typing import Any
 
-from gpu_track_scripts.truth.records import Record, RecordedProcess, Report, ReportedProcess
 from workloads import Workload
 
 # How far CPU time may be off.
@@ -56,25 +56,28 @@ class Peaks:
     inexact: int = 0
 
 
-def recorded_process(candidates: list[RecordedProcess], ours: ReportedProcess) -> RecordedProcess | None:
+def recorded_process(candidates: list[dict[str, Any]], ours: dict[str, Any]) -> dict[str, Any] | None:
     """The record of a reported process. A pid that was used twice must differ in its parent."""
     if len(candidates) > 1:
         candidates = [process for process in candidates if process["ppid"] == ours["ppid"]]
     return candidates[0] if len(candidates) == 1 else None
 
 
-def compare_peaks(record: Record, report: Report, may_grow_before_exec: bool) -> Peaks:
+def compare_peaks(record: dict[str, Any], report: dict[str, Any], may_grow_before_exec: bool) -> Peaks:
     """Compares the processes that the report lists singly (the heaviest ones) and calls exact.
 
     If a process executed several programs, the kernel's figure is the last program's and the report's is the largest.
     So only a report below the kernel's figure is an error there. The same holds for a fork child that may allocate
     memory before its first exec. The workloads of the table have no such child: there a larger figure would be the
     parent's memory, which is an error. Random trees do have them.
+
+    `record` is what the recorder wrote (`Record` in tests/truth/src/record.rs).
     """
     result = Peaks()
     by_pid = collections.defaultdict(list)
     for process in record["processes"]:
         by_pid[process["pid"]].append(process)
+    # They are in the order of their starts; the first one is the command.
     root_pid = record["processes"][0]["pid"]
     for ours in report["processes"]["heaviest"]:
         recorded = recorded_process(by_pid[ours["pid"]], ours)
@@ -86,8 +89,10 @@ def compare_peaks(record: Record, report: Report, may_grow_before_exec: bool) ->
             continue
         truth_bytes = recorded["hiwater_rss_bytes"]
         if recorded["pid"] == root_pid:
+            # Its peak before it became the command.
             truth_bytes = max(truth_bytes, record["entrance_rss_bytes"])
         difference_bytes = peak_bytes - truth_bytes
+        # How many programs it executed; 0 if it ended as a copy of its parent.
         may_be_larger = recorded["execs"] > (0 if may_grow_before_exec else 1)
         if difference_bytes > 0 and may_be_larger:
             continue
@@ -154,7 +159,7 @@ def median_and_worst(errors: list[float]) -> str:
     return f"{statistics.median(errors):.2f}, {max(errors):.2f} ({len(errors)})" if errors else ""
 
 
-def row_of(workload: Workload, record: Record, report: Report) -> Row:
+def row_of(workload: Workload, record: dict[str, Any], report: dict[str, Any]) -> Row:
     """The row of one tracked run."""
     coverage = report["coverage"]
     cpu_s = record["cpu_s"] if workload.wait_all else record["cpu_at_end_s"]

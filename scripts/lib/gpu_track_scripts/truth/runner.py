@@ -10,10 +10,10 @@ import re
 import shutil
 import subprocess
 import tempfile
+from typing import Any
 
 from gpu_track_scripts.commands import Word, words
 from gpu_track_scripts.truth.compare import Row, row_of, worst_of
-from gpu_track_scripts.truth.records import Record, Report
 from workloads import FILES, NOBODY, PATH, Workload
 
 # What the recorder's message contains if the kernel dropped messages: ENOBUFS of a socket, or a process's exit for
@@ -77,7 +77,7 @@ class Runner:
             worst.wall_ratio = min(tracked_s) / min(bare_s)
         return worst
 
-    def _run_until_recorded(self, workload: Workload, tracked: bool) -> tuple[Record, Report | None]:
+    def _run_until_recorded(self, workload: Workload, tracked: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Repeats a run for which the kernel dropped messages."""
         for _ in range(TRIES - 1):
             try:
@@ -86,7 +86,7 @@ class Runner:
                 continue
         return self.run(workload, tracked)
 
-    def run(self, workload: Workload, tracked: bool) -> tuple[Record, Report | None]:
+    def run(self, workload: Workload, tracked: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """One run: the recorder's record, and gpu-track-run's report if it was tracked."""
         with tempfile.TemporaryDirectory(dir=self.temporary) as name:
             # The results lie beside the workload's directory, not in it.
@@ -108,7 +108,7 @@ class Runner:
                     stderr=file,
                 )
             record = checked_record(workload, done.returncode, output.read_text(errors="replace"), truth)
-            report: Report | None = json.loads(ours.read_text(encoding="utf-8")) if tracked else None
+            report: dict[str, Any] | None = json.loads(ours.read_text(encoding="utf-8")) if tracked else None
             if tracked and self.keep:
                 keep = self.keep / kept_name(workload.name)
                 keep.mkdir(parents=True, exist_ok=True)
@@ -130,14 +130,14 @@ class Runner:
         return [*recorder, *user, *tracker, "@", "sh", "-c", workload.command]
 
 
-def checked_record(workload: Workload, status: int, output: str, truth: pathlib.Path) -> Record:
+def checked_record(workload: Workload, status: int, output: str, truth: pathlib.Path) -> dict[str, Any]:
     """The recorder's record of a run; fails if there is none or if the command failed."""
     shown = output[-OUTPUT_SHOWN:]
     if status != 0 and any(message in output for message in LOST):
         raise NoTruth(shown.strip())
     if status != 0:
         raise Failed(f"no record: {shown}")
-    record: Record = json.loads(truth.read_text(encoding="utf-8"))
+    record: dict[str, Any] = json.loads(truth.read_text(encoding="utf-8"))
     if record["status"] != 0 and not workload.any_end:
         raise Failed(f"wait status {record['status']}: {shown}")
     return record
