@@ -306,11 +306,10 @@ impl Scanner {
         }))
     }
 
-    /// Whether a child of the launcher is a helper of the run, or may be about to become one.
+    /// Whether a child of the launcher is a helper of the run, may be about to become one, or is gone.
     fn is_helper(&self, pid: u32) -> bool {
-        let is_helper = |helpers: &Helpers| helpers.is_helper(&self.root, pid);
-        self.helpers.as_ref().is_none_or(is_helper)
-            || Helpers::may_become_helper(&self.root, pid, self.launcher_pid)
+        let may_be = |helpers: &Helpers| helpers.may_be_helper(&self.root, pid, self.launcher_pid);
+        self.helpers.as_ref().is_none_or(may_be)
     }
 
     /// The pid of a process inside its own pid namespace, and the namespace. `here` names the process in this namespace.
