@@ -86,6 +86,10 @@ impl Tree {
         let seen = process.name.args.as_deref();
         let told = announced.as_ref().filter(|announced| announced.has_run(process));
         let told = told.map(|announced| announced.args.as_slice());
+        // A fork copy of a client, such as that of `ssh -f`, is no call of its own.
+        if told.is_none() && matches!(process.program.image, Image::Forked { .. }) {
+            return (None, user);
+        }
         let program = |args: &[String]| client(args).map(|(program, _)| program.to_owned());
         // /proc shows all arguments, a record has room for few. /proc counts, unless it showed another program than the record's.
         let args = match (seen, told) {

@@ -227,6 +227,26 @@ fn program_read_while_loading_leaves_no_second_image() {
     assert_eq!(summary_of(&run.end(), 102).memory.peak_quality, Quality::Sampled);
 }
 
+// Requirement: SEE-35
+#[test]
+fn fork_copy_of_a_client_is_no_call_of_its_own() {
+    let args = ["ssh", "-f", "n2", "make"].map(str::to_owned).to_vec();
+    let seen = Program { command: Some("ssh".into()), args: Some(args.clone()), ..Program::default() };
+    let mut run = Run::new();
+    let at_ns = run.now_ns;
+    run.tree.announce(Key { pid_ns: HERE, pid: 102 }, args.clone(), None, at_ns);
+    run.later(1).start_as(102, MAIN, 0, 0, "ssh").later(1).scan(103, 102);
+    // /proc is read before the FORK record.
+    let copy = run.id(103);
+    run.tree.set_program(copy, seen);
+    run.fork(103, 102, MIB_KIB);
+    let process = run.tree.get(copy).unwrap();
+    assert!(matches!(process.program.image, Image::Forked { .. }) && process.name.args.is_some());
+    let summaries = run.end();
+    let call = |pid| summary_of(&summaries, pid).client.clone().map(|call| call.args);
+    assert_eq!((call(102), call(103)), (Some(args), None));
+}
+
 #[test]
 fn exec_shown_only_by_a_sample_is_unreported() {
     let program = Program {
