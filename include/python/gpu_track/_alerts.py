@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
+import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Union
@@ -20,7 +23,14 @@ Called = Union[Callable[[AlertEvent], object], Sequence[Callable[[AlertEvent], o
 # What "default" stands for: launcher/src/cli/rules.rs.
 _DEFAULT = ("ram>80%", "ram>95%", "gpu_ram>80%", "gpu_ram>95%")
 # What has a threshold, and the sign between. `growth` has none.
-_SIGNS = {"ram": ">", "gpu_ram": ">", "cpu": ">", "disk": "<", "gpu_idle": ">"}
+_SIGNS = {"ram": ">", "gpu_ram": ">", "cpu": ">", "disk": "<", "gpu_idle": ">", "fragmentation": ">"}
+# The rule that `torch_metrics()` is compared with, here: gpu-track-run knows nothing of PyTorch's allocator.
+_FRAGMENTATION = "fragmentation"
+_FRAGMENTATION_RULE = re.compile(r"fragmentation>(\d+(?:\.\d+)?)%")
+# PyTorch takes memory in blocks of 2 and 20 MiB. Of few of them, large parts are always free.
+_LEAST_RESERVED = 256 << 20
+# An alert goes off below this part of its threshold.
+_OFF_PART = 0.9
 # The kinds of events that alerts cause: docs/REPORT.md, "Alerts and events".
 _KINDS = frozenset(("warning", "critical", "recovered", "growth", "gpu_idle"))
 # How often the thread looks for events. An alert itself waits for 1 s.
@@ -43,6 +53,10 @@ class Alerts:
         # thread, or a forked child, can read it at any time.
         self._known: tuple[tuple[AlertEvent, ...], _EventFile | None] = (), None
         self._thread: _Thread | None = None
+        # Where the events of fragmentation go, and when the stretch began. None: none is under way.
+        self._own: tuple[str, float] | None = None
+        # The devices whose alert of fragmentation is on, each with when it went on, seconds after the begin.
+        self._fragmented: dict[int, float] = {}
 
     @property
     def errors(self) -> int:
@@ -56,29 +70,53 @@ class Alerts:
         if value is not None and not isinstance(value, str):
             raise TypeError(f'a threshold is a text such as "80%" or "8G", not {value!r}')
         begin = name + _SIGNS[name]
-        self.rules = [rule for rule in self.rules if not rule.startswith(begin)]
-        if value is not None:
-            self.rules.append(begin + value)
+        rules = [rule for rule in self.rules if not rule.startswith(begin)]
+        self.rules = _checked(rules if value is None else [*rules, begin + value])
+
+    def needs_new_run(self, name: str) -> bool:
+        """Whether a rule of this quantity is held by gpu-track-run, which takes rules at its start only."""
+        return name != _FRAGMENTATION
 
     def options(self, path: str) -> list[str]:
         """The options of gpu-track-run for a stretch whose events go to this file."""
-        if not self.rules:
-            return []
-        return [f"--alert={','.join(self.rules)}", "--events", file_name(path)]
+        rules = [rule for rule in self.rules if not rule.startswith(_FRAGMENTATION)]
+        return [f"--alert={','.join(rules)}", "--events", file_name(path)] if rules else []
 
     def begin(self, path: str, later_s: float) -> None:
         """Follows the events of a stretch that has begun, which started `later_s` after the first one."""
-        if self.rules:
-            self._known = self._known[0], _EventFile(path, later_s)
-            if self._caller is not None:
-                self._thread = _Thread(_EventFile(path, later_s), self._caller, before=self._thread)
-                self._thread.start()
+        own = f"{path}.own"
+        self._own, self._fragmented = (own, time.monotonic()), {}
+        self._known = self._known[0], _EventFile((path, own), later_s)
+        if self.rules and self._caller is not None:
+            self._thread = _Thread(_EventFile((path, own), later_s), self._caller, before=self._thread)
+            self._thread.start()
 
     def end(self) -> None:
         """Takes in the rest of a stretch that is over. Its file is not needed any more."""
-        self._known = tuple(self.events()), None
+        self._known, self._own = (tuple(self.events()), None), None
         if self._thread is not None:
             self._thread.end()
+
+    def note_torch(self, device: int, stats: dict[str, Any]) -> None:
+        """Compares what PyTorch's allocator tells of a device with the rule of fragmentation, if there is one."""
+        found = next(filter(None, map(_FRAGMENTATION_RULE.fullmatch, self.rules)), None)
+        split, reserved = (stats.get(f"{name}_bytes.all.current") for name in ("inactive_split", "reserved"))
+        if found is None or self._own is None or split is None or not reserved:
+            return
+        path, begin_s = self._own
+        at_s, allowed, percent = time.monotonic() - begin_s, float(found[1]), 100 * split / reserved
+        event = {"at_s": at_s, "kind": "warning", "rule": found[0], "quantity": _FRAGMENTATION, "unit": "percent"}
+        event.update(amount=percent, allowed=allowed, since_s=None, pid=os.getpid(), device=f"cuda:{device}")
+        if device in self._fragmented:
+            if percent > allowed * _OFF_PART:
+                return
+            event.update(kind="recovered", since_s=self._fragmented.pop(device))
+        elif percent > allowed and reserved >= _LEAST_RESERVED:
+            self._fragmented[device] = at_s
+        else:
+            return
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": event}) + "\n")
 
     def events(self) -> list[AlertEvent]:
         """What alerts did so far, in all stretches."""
@@ -87,26 +125,29 @@ class Alerts:
 
 
 class _EventFile:
-    """A file of `--events` that is being written."""
+    """Files of events that are being written: that of `--events`, and that of fragmentation."""
 
-    def __init__(self, path: str, later_s: float) -> None:
-        self._path = path
+    def __init__(self, paths: Sequence[str], later_s: float) -> None:
         self._later_s = later_s
-        self._read_bytes = 0
+        self._read_bytes = dict.fromkeys(paths, 0)
 
     def all(self) -> list[AlertEvent]:
         """All events that are there."""
-        return self._events_of(self._lines(0))
+        return self._events_of([line for path in self._read_bytes for line in self._lines(path, 0)])
 
     def new(self) -> list[AlertEvent]:
         """Those since the last time."""
-        lines = self._lines(self._read_bytes)
-        self._read_bytes += sum(len(line) + 1 for line in lines)
-        return self._events_of(lines)
+        found = []
+        for path, read_bytes in self._read_bytes.items():
+            lines = self._lines(path, read_bytes)
+            self._read_bytes[path] += sum(len(line) + 1 for line in lines)
+            found += lines
+        return self._events_of(found)
 
-    def _lines(self, begin: int) -> list[bytes]:
+    @staticmethod
+    def _lines(path: str, begin: int) -> list[bytes]:
         """The whole lines from this byte on."""
-        with contextlib.suppress(OSError), open(self._path, "rb") as file:
+        with contextlib.suppress(OSError), open(path, "rb") as file:
             file.seek(begin)
             # The end of the last line can be missing.
             return file.read().split(b"\n")[:-1]
@@ -114,6 +155,7 @@ class _EventFile:
 
     def _events_of(self, lines: Sequence[bytes]) -> list[AlertEvent]:
         found = [event for event in map(_event, lines) if event.get("kind") in _KINDS]
+        found.sort(key=lambda event: event.get("at_s") or 0.0)
         for event in found:
             for key in ("at_s", "since_s"):
                 if event.get(key) is not None:
@@ -214,7 +256,15 @@ def _split(rules: str | Sequence[str] | None) -> list[str]:
         raise TypeError(f'alerts are texts such as "ram>80%", not {rules!r}')
     parts = [part.strip() for rule in given for part in rule.split(",")]
     written = [rule for part in parts for rule in (_DEFAULT if part == "default" else (part,))]
-    return list(dict.fromkeys(written))
+    return _checked(list(dict.fromkeys(written)))
+
+
+def _checked(rules: list[str]) -> list[str]:
+    """These rules. Raises ValueError for a wrong one of fragmentation; gpu-track-run looks at the others."""
+    for rule in rules:
+        if rule.startswith(_FRAGMENTATION) and _FRAGMENTATION_RULE.fullmatch(rule) is None:
+            raise ValueError(f'"{rule}" is no alert: such as "fragmentation>30%", of what PyTorch keeps')
+    return rules
 
 
 def _event(line: bytes) -> AlertEvent:

@@ -43,10 +43,10 @@ class NotTracked(RuntimeError):
 class Attached:
     """A gpu-track-run that tracks a process. `environment` is what makes programs report to it."""
 
-    def __init__(self, arguments: Sequence[str], errors: str) -> None:
+    def __init__(self, arguments: Sequence[str], errors: str, variables: Mapping[str, str]) -> None:
         """Starts it with these arguments, and waits until it tracks. `errors`: a file for what it writes to stderr.
 
-        Another file is made beside that.
+        Another file is made beside that. `variables` are added to its environment.
 
         Raises NotTracked if it refuses, FileNotFoundError if it is not installed.
         """
@@ -54,7 +54,7 @@ class Attached:
         try:
             try:
                 command = [find("gpu-track-run"), *arguments, "--ready-fd", str(ready_end)]
-                self._pid = _start(command, errors, ready_end)
+                self._pid = _start(command, errors, ready_end, variables)
                 self._handle = Handle(self._pid)
             finally:
                 os.close(ready_end)
@@ -110,7 +110,7 @@ def _pipe() -> tuple[int, int]:
         os.close(low)
 
 
-def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
+def _start(command: Sequence[str], errors: str, ready_end: int, variables: Mapping[str, str]) -> int:
     """Starts a program that is no child. Gives its pid."""
     script = os.path.join(os.path.dirname(errors), _SCRIPT_NAME)
     with open(script, "w", encoding="utf-8") as file:
@@ -122,7 +122,7 @@ def _start(command: Sequence[str], errors: str, ready_end: int) -> int:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         pass_fds=(ready_end,),
-        env={**PROCESS.of_helper(), "GPU_TRACK_NODES": "off"},
+        env={**PROCESS.of_helper(), "GPU_TRACK_NODES": "off", **variables},
     )
     with shell:
         assert shell.stdout is not None

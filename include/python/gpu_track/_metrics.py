@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, SupportsFloat
 
 from gpu_track import _torch, _trusted
@@ -45,6 +45,8 @@ class MetricFile(CsvFile):
     def __init__(self, path: str, *, is_own: bool = False) -> None:
         super().__init__(path)
         self._is_own = is_own
+        # Gets what PyTorch's allocator tells of a device, at each `torch_metrics()`.
+        self.on_torch: Callable[[int, dict[str, Any]], None] | None = None
         # When the file is looked for again, nanoseconds since the epoch.
         self._until_ns = 0
         # A handler of a signal can tell a value while the first one opens the file.
@@ -204,6 +206,9 @@ def torch_metrics() -> None:
                 # Another allocator than PyTorch's own lacks some.
                 if key in stats:
                     metric(f"torch_cuda{device}_{suffix}", stats[key])
+            for file in _files:
+                if file.on_torch is not None:
+                    file.on_torch(device, stats)
     except Exception as problem:
         _warnings.say("The memory of PyTorch is not known: %s", problem)
 

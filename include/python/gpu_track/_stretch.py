@@ -62,7 +62,7 @@ class Stretch:
         """
         if not self._is_gone():
             try:
-                self._attached = Attached(self._arguments, self._messages)
+                self._attached = Attached(self._arguments, self._messages, {VARIABLE: self._metrics.path})
             except NotTracked:
                 if not self._is_gone():
                     raise

@@ -153,6 +153,7 @@ class Tracker:
                 self._metrics.open(self._overwrites)
                 # The first value opens it again. A program that tells none needs no descriptor for it.
                 self._metrics.close()
+            self._metrics.on_torch = self._alerts.note_torch
             self._begin_stretch()
             self.state = Tracker.State.STARTED
             _running.append(self)
@@ -303,15 +304,30 @@ class Tracker:
         return found
 
     def set_threshold(self, name: str, value: str | None) -> None:
-        """Sets the alert of ram, gpu_ram, cpu, disk or gpu_idle to a value such as "90%" or "8G". None: there is none.
+        """Sets the alert of ram, gpu_ram, cpu, disk, gpu_idle or fragmentation to a value such as "90%" or "8G".
 
-        It replaces all rules of that name. Raises ValueError for another name, TypeError for another value, and
-        RuntimeError while it tracks: between `pause()` and `resume()` it can be set. A value that gpu-track-run refuses
-        is a ValueError of `start()` or `resume()`.
+        It replaces all rules of that name by this one, or by none for None. Raises ValueError for another name or a
+        value that is refused, and TypeError for another type; then nothing has changed. Before `start()`, and between
+        `pause()` and `resume()`, gpu-track-run looks at the value only when it starts.
+
+        While it tracks, gpu-track-run starts again with the new rules, but for fragmentation: as with `pause()` and
+        `resume()`, there is a stretch before and one after, each with a report and a tracking file.
         """
-        if self._is_starting or (self.state is Tracker.State.STARTED and not self.is_paused):
-            raise RuntimeError("Cannot set a threshold while tracking runs: call pause() before, and resume().")
+        if self._is_starting:
+            raise RuntimeError("Cannot set a threshold while tracking starts.")
+        before = self._alerts.rules
         self._alerts.set_threshold(name, value)
+        is_running = self.state is Tracker.State.STARTED and not self.is_paused and not self._is_the_parents
+        if not is_running or self._alerts.rules == before or not self._alerts.needs_new_run(name):
+            return
+        self.pause()
+        try:
+            self.resume()
+        except BaseException:
+            self._alerts.rules = before
+            if self.is_paused:
+                self.resume()
+            raise
 
     def get_alerts(self, last_n: int | None = None) -> list[AlertEvent]:
         """What alerts did so far, also after the end: the last `last_n` of their events, or all.

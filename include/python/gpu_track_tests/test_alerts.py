@@ -117,6 +117,29 @@ class Following(WithProgram):
         self.assertEqual((called, alerts.errors), (["fails", "second"] * 2, 2))
         self.assertEqual(Alerts(None, []).rules, [], "there is nothing to call")
 
+    # Requirement: PY-98
+    def test_fragmentation_is_an_alert_that_goes_on_and_off_for_each_device(self) -> None:
+        called: list[dict[str, Any]] = []
+        alerts = Alerts("fragmentation>30%", called.append)
+        self.assertEqual(alerts.options(os.fspath(self.path)), [], "gpu-track-run does not know it")
+        alerts.begin(os.fspath(self.path), 10.0)
+        mib = 1 << 20
+        for device, split, reserved in ((0, 90, 100), (0, 299, 1000), (0, 301, 1000), (1, 50, 1000), (0, 290, 1000)):
+            stats = {"inactive_split_bytes.all.current": split * mib, "reserved_bytes.all.current": reserved * mib}
+            alerts.note_torch(device, stats)
+        alerts.note_torch(0, {"reserved_bytes.all.current": 1000 * mib})
+        wait_until(lambda: called)
+        alerts.note_torch(0, {"inactive_split_bytes.all.current": 0, "reserved_bytes.all.current": 1000 * mib})
+        alerts.end()
+        found = [(of["kind"], of["device"], of["amount"], of["allowed"], of["rule"]) for of in called]
+        rule = (30.0, "fragmentation>30%")
+        self.assertEqual(found, [("warning", "cuda:0", 30.1, *rule), ("recovered", "cuda:0", 0.0, *rule)])
+        self.assertEqual(called[1]["since_s"], called[0]["at_s"])
+        self.assertGreater(called[0]["at_s"], 10.0)
+        self.assertEqual(alerts.events(), called)
+        with self.assertRaisesRegex(ValueError, '"fragmentation>1G" is no alert'):
+            Alerts("fragmentation>1G", None)
+
     # Requirement: PY-32, PY-83
     def test_function_that_hangs_or_ends_tracking_does_not_keep_it_from_its_end(self) -> None:
         is_let_go = threading.Event()
@@ -227,7 +250,7 @@ gpu_track.Tracker(disable_logs=True, on_alert=print).start()
 
 
 class Rules(WithProgram):
-    # Requirement: PY-33, PY-84
+    # Requirement: PY-33
     def test_rules_and_thresholds_are_options_of_the_next_start(self) -> None:
         self.program(GOOD)
         tracker = Tracker(disable_logs=True, alerts="default, growth")
@@ -235,8 +258,6 @@ class Rules(WithProgram):
         tracker.set_threshold("disk", "10G")
         tracker.set_threshold("gpu_ram", None)
         tracker.start()
-        with self.assertRaisesRegex(RuntimeError, r"while tracking runs: call pause\(\) before"):
-            tracker.set_threshold("ram", "60%")
         tracker.pause()
         tracker.set_threshold("ram", "70%")
         tracker.resume()
@@ -245,6 +266,22 @@ class Rules(WithProgram):
         self.assertEqual(given, ["--alert=growth,ram>50%,disk<10G", "--alert=growth,disk<10G,ram>70%"])
         files = [word for word in self.arguments() if "events" in word and word != "--events"]
         self.assertEqual([pathlib.Path(file).name for file in files], ["events.1.jsonl", "events.2.jsonl"])
+
+    # Requirement: PY-84
+    def test_threshold_that_is_set_while_it_tracks_begins_a_stretch_unless_it_is_refused(self) -> None:
+        is_wrong = """grep '^--alert' "$arguments" | tail -n 1 | grep -q wrong"""
+        self.program(f"if {is_wrong}; then echo 'gpu-track-run: --alert: wrong' >&2; exit 2; fi\n{GOOD}")
+        with Tracker(disable_logs=True, alerts="ram>50%") as tracker:
+            tracker.set_threshold("ram", "50%")
+            tracker.set_threshold("fragmentation", "30%")
+            tracker.set_threshold("ram", "60%")
+            with self.assertRaisesRegex(ValueError, "--alert"):
+                tracker.set_threshold("ram", "wrong")
+            with self.assertRaisesRegex(ValueError, "fragmentation>7"):
+                tracker.set_threshold("fragmentation", "7")
+            self.assertEqual(tracker._alerts.rules, ["fragmentation>30%", "ram>60%"])
+            self.assertFalse(tracker.is_paused)
+        self.assertEqual(len(tracker.reports), 3)
 
     # Requirement: PY-33
     def test_what_is_no_rule_is_refused(self) -> None:
