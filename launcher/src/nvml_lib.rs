@@ -1,4 +1,5 @@
-//! GPU_TRACK_NVML_LIB: which library the collector loads in place of NVIDIA's.
+//! What the environment says about GPUs: GPU_TRACK_NVML_LIB, which library the collector loads in place of NVIDIA's, and
+//! GPU_TRACK_METRICS, the file that has what PyTorch told of its memory.
 //!
 //! Root takes the variable only if no other user decides which file the path stands for, and the file has the name of NVIDIA's
 //! library. The name is checked because some other libraries of the system, loaded as root, write a file that a variable names
@@ -7,9 +8,9 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, absolute};
 
-use gpu_track_collector::model::gpu::{ENV_NVML_LIB, GpuConfig};
+use gpu_track_collector::model::gpu::{ENV_METRICS, ENV_NVML_LIB, GpuConfig};
 use gpu_track_collector::safe_path::User;
 
 use crate::trusted;
@@ -32,9 +33,24 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
             None
         }
     });
-    config
-        .clone()
-        .with_environment(|name| if name == ENV_NVML_LIB { library.clone() } else { env::var_os(name) })
+    let metrics = env::var_os(ENV_METRICS).and_then(|path| metrics_file(&path, User::this()));
+    config.clone().with_environment(|name| match name {
+        ENV_NVML_LIB => library.clone(),
+        ENV_METRICS => metrics.clone(),
+        _ => env::var_os(name),
+    })
+}
+
+/// The file of metrics to read at the end of the run. `None`: none is named, or `user` is root, and another user can replace it. The
+/// Python module says so then.
+fn metrics_file(named: &OsStr, user: User) -> Option<OsString> {
+    let file = absolute(Path::new(named)).ok()?;
+    if !user.is_root() {
+        return Some(file.into_os_string());
+    }
+    // The file need not be there yet. Some files of /proc lose what is read.
+    let name = file.file_name().filter(|name| name.as_bytes().ends_with(b".csv"))?;
+    Some(Path::new(&trusted::path(file.parent()?.as_os_str(), user).ok()?).join(name).into_os_string())
 }
 
 /// The path to load for `path`. A name without a slash stays: the dynamic linker looks for it in the system's directories

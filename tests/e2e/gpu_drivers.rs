@@ -31,6 +31,69 @@ fn assert_no_driver(gpus: &FakeGpus, was_asked: impl FnMut() -> bool, reason: &s
     assert_eq!(report.array("gpus").len(), 0);
 }
 
+/// Calls of the first GPU succeed, and write values with all bits set, or no number. Those of the second one are right.
+// Requirement: GPU-88
+#[test]
+fn values_that_no_gpu_can_have_are_in_no_output() {
+    let (u32s, u64s) = (u32::MAX, u64::MAX);
+    let of_32_bits = "utilization memory_utilization encoder_utilization decoder_utilization power power_instant temperature \
+                      sm_clock memory_clock graphics_clock pstate fan_speed power_limit enforced_power_limit pcie_width";
+    let mut script: String = of_32_bits.split_whitespace().map(|key| format!("0.{key} {u32s}\n")).collect();
+    for key in ["memory_used", "energy", "throttle", "ecc_corrected", "pcie_tx", "pcie_rx"] {
+        script += &format!("0.{key} {u64s}\n");
+    }
+    script += &format!("0.pcie_bits 64\n0.samples now:{u32s}\n0.process_times now\n1.samples now:50");
+    let gpus = FakeGpus::new(2, &script);
+    let files = ["t.csv", "t.jsonl", "t.sqlite", "t.pftrace", "l.csv", "r.json", "r.html", "r.prom", "r.txt"];
+    let files = files.map(|name| gpus.path(name));
+    let log =
+        format!("{},every=0.1s,fields=power.draw,fan.speed,power.limit,memory.used,memory.free", files[4]);
+    let options: Vec<&str> = [("--tf", 0..4), ("-o", 5..9)]
+        .into_iter()
+        .flat_map(|(option, which)| files[which].iter().flat_map(move |file| [option, file.as_str()]))
+        .chain(["--trace-gpu", &log])
+        .collect();
+    let run = gpus
+        .tracked(gpus.words(&["hold:0:na,c", "hold:1:500,c", "for:400", "sampled"]))
+        .options(&options)
+        .run();
+    let report = run.assert_clean(0);
+    let gpu = report.gpu(GPU0);
+    for path in [
+        "memory.max_used_bytes",
+        "memory.max_combined_bytes",
+        "utilization.mean_percent",
+        "utilization.max_memory_percent",
+        "power.max_w",
+        "power.energy_j",
+        "max_temperature_c",
+        "clocks.max_sm_mhz",
+        "clocks.max_memory_mhz",
+        "pstate.fastest",
+        "throttle",
+        "pcie.tx_bytes",
+        "pcie.rx_bytes",
+        "pcie.link_bytes_per_s",
+        "errors.ecc_corrected",
+    ] {
+        assert!(gpu.at(path).is_null(), "{path}: {}", gpu.at(path));
+    }
+    for figure in
+        ["memory", "power", "energy counter", "temperature", "throttle reasons", "memory utilization"]
+    {
+        assert_eq!(gpu.missing(figure).as_deref(), Some("not reported by the driver"), "{figure}");
+    }
+    let right = report.gpu(GPU1);
+    assert_eq!((right.f64("power.max_w"), right.u64("memory.max_combined_bytes")), (100.0, 500));
+    let listed = gpus.list(&["-f", "json"]).stdout.clone();
+    let texts = files.iter().map(|file| String::from_utf8_lossy(&std::fs::read(file).unwrap()).into_owned());
+    for text in texts.chain([listed, run.stderr.clone()]) {
+        for odd in ["4294967", "18446744073", "1.84e", "17592186"] {
+            assert!(!text.contains(odd), "{odd}: {text}");
+        }
+    }
+}
+
 #[test]
 fn gpu_driver_init_failure_is_reported() {
     for (code, reason) in [

@@ -197,6 +197,61 @@ fn each_form_that_public_scripts_use_is_answered_as_nvidia_smi_does() {
     }
 }
 
+/// Fields that installers and monitors ask for beside those of the 86 forms.
+// Requirement: GPU-80
+#[test]
+fn what_a_gpu_is_and_single_reasons_are_answered_and_what_the_driver_does_not_tell_is_unknown() {
+    let script = "0.compute_major 9\n0.compute_minor 0\n0.serial 1654922\n0.vbios 96.00.74\n0.pcie_generation 5\n0.pcie_width 16\n\
+                  0.pcie_generation_now 4\n0.pcie_width_now 8\n0.graphics_clock_max 1980\n0.sm_clock_max 1980\n\
+                  0.memory_clock_max 2619\n0.power_limit_default 700000\n0.power_limit_least 200000\n0.power_limit_most 700000\n\
+                  0.ecc_mode 1\n0.persistence 0\n0.compute_mode 3\n0.throttle 68\n1.compute_major !999\n1.power_limit_least !4\n\
+                  1.compute_mode 77\n1.throttle !4\n1.pcie_generation !3\n1.pcie_width !3\n1.ecc_corrected !3";
+    let fake = FakeGpus::new(2, script);
+    let rows = [
+        ("compute_cap", "compute_cap", "9.0"),
+        ("gpu_serial", "serial", "1654922"),
+        ("vbios_version", "vbios_version", "96.00.74"),
+        ("pcie.link.gen.max", "pcie.link.gen.max", "5"),
+        ("pcie.link.gen.current", "pcie.link.gen.current", "4"),
+        ("pcie.link.width.max", "pcie.link.width.max", "16"),
+        ("pcie.link.width.current", "pcie.link.width.current", "8"),
+        ("clocks.max.gr", "clocks.max.graphics [MHz]", "1980 MHz"),
+        ("clocks.max.sm", "clocks.max.sm [MHz]", "1980 MHz"),
+        ("clocks.max.mem", "clocks.max.memory [MHz]", "2619 MHz"),
+        ("power.default_limit", "power.default_limit [W]", "700.00 W"),
+        ("power.min_limit", "power.min_limit [W]", "200.00 W"),
+        ("power.max_limit", "power.max_limit [W]", "700.00 W"),
+        ("ecc.mode.current", "ecc.mode.current", "Enabled"),
+        ("ecc.errors.corrected.volatile.total", "ecc.errors.corrected.volatile.total", "4"),
+        ("persistence_mode", "persistence_mode", "Disabled"),
+        ("compute_mode", "compute_mode", "Exclusive_Process"),
+        ("clocks_event_reasons.sw_power_cap", "clocks_event_reasons.sw_power_cap", "Active"),
+        ("clocks_throttle_reasons.hw_thermal_slowdown", "clocks_event_reasons.hw_thermal_slowdown", "Active"),
+        ("clocks_event_reasons.gpu_idle", "clocks_event_reasons.gpu_idle", "Not Active"),
+    ];
+    let query = format!("--query-gpu={}", rows.map(|row| row.0).join(","));
+    let printed = text(&gpus(&fake, &[&query, "--format=csv"]).output().unwrap());
+    let unknown = rows.map(|_| "[N/A]").join(", ");
+    let expected = [rows.map(|row| row.1).join(", "), rows.map(|row| row.2).join(", "), unknown];
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+    let plain =
+        text(&gpus(&fake, &["--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]).output().unwrap());
+    assert_eq!(plain, "1980\n[N/A]\n");
+}
+
+/// `nvidia-smi -L`, with the instances of a divided GPU.
+// Requirement: GPU-81
+#[test]
+fn gpus_are_listed_with_their_uuids_and_instances() {
+    let mig = "1.mig 1\n1.mig_most 2\n1m0.uuid MIG-fake-a\n1m0.name Fake A100 MIG 1g.5gb";
+    let fake = FakeGpus::new(2, mig);
+    assert_eq!(
+        text(&gpus(&fake, &["-L"]).output().unwrap()),
+        "GPU 0: Fake A100 (UUID: GPU-fake-0)\nGPU 1: Fake A100 (UUID: GPU-fake-1)\n  \
+         MIG 1g.5gb      Device  0: (UUID: MIG-fake-a)\n"
+    );
+}
+
 // Requirement: GPU-80
 #[test]
 fn gpus_are_chosen_by_index_uuid_and_address_and_asked_again_and_again() {
@@ -325,7 +380,7 @@ fn wrong_fields_and_formats_are_refused_with_what_there_is() {
         (&["--query-gpu=index", "--format=json"], "--format: \"json\" is not allowed: one of csv"),
         (&["--query-gpu=index", "--format=noheader"], "csv[,noheader][,nounits]"),
         (&["--format=csv"], "give one of them"),
-        (&["-f", "xml"], "one of text, line, json, openmetrics, gpustat, dmon, pmon"),
+        (&["-f", "xml"], "one of text, line, json, openmetrics, list, gpustat, dmon, pmon"),
         (&["--query-gpu=index", "-l", "0"], "\"0\" is not allowed"),
     ] {
         let refused = gpus(&fake, options).output().unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::python_module::{module, python};
-use crate::support::gpu::FakeGpus;
+use crate::support::gpu::{FakeGpus, GPU1};
 use crate::support::or_skip;
 use crate::support::run::BINARY;
 
@@ -25,6 +25,37 @@ fn json(arguments: &[&str]) -> Value {
     let done = companion(&[arguments, &["-f", "json"]].concat());
     assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
     serde_json::from_slice(&done.stdout).unwrap()
+}
+
+/// A process tells what PyTorch has of its memory, as `gpu_track.torch_metrics()` does, and holds 2 GB by the driver's count.
+// Requirement: GPU-87
+#[test]
+fn memory_of_pytorch_stands_beside_what_the_driver_counts() {
+    let gpus = FakeGpus::new(2, "");
+    let metrics = gpus.path("m.csv");
+    let told = [("allocated", 300), ("reserved", 1500), ("inactive_split", 900)];
+    let tell = |(name, mb)| format!("echo $$,torch_cuda3_{name}_bytes,$at,{mb}000000 >> {metrics}; ");
+    let head = format!("at=$(date +%s.%N); echo process_id,name,timestamp,value > {metrics}; ");
+    let line = head + &told.map(tell).concat() + "exec " + &gpus.line(&["hold:1:2000000000,c", "sampled"]);
+    let run = gpus
+        .tracked(["sh", "-c", &line])
+        .options(&["--summary"])
+        .with(move |command| command.env("GPU_TRACK_METRICS", metrics))
+        .run();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let report = run.report();
+    let gpu = report.gpu(GPU1);
+    let expected = serde_json::json!({
+        "live_bytes": 300_000_000, "reserved_bytes": 1_500_000_000, "fragmented_bytes": 900_000_000,
+        "context_bytes": 500_000_000
+    });
+    assert_eq!(gpu.array("processes")[0]["torch"], expected);
+    let text = &run.stderr;
+    assert!(text.contains("GPU 1: PyTorch reserved 1,500,000,000 B"), "{text}");
+    assert!(text.contains("GPU 1: 60 % of what PyTorch reserved is free parts of blocks in use"), "{text}");
+    // Without the variable nothing is read.
+    let run = gpus.run(&["hold:1:2000000000,c", "sampled"]);
+    assert!(run.assert_clean(0).gpu(GPU1).array("processes")[0]["torch"].is_null());
 }
 
 /// A program holds GPU memory. Before that it tells a loss of 4, and afterwards one of 1.

@@ -104,12 +104,13 @@ pub struct Shown {
 /// A form of `gpu-track gpus`: its name, and what renders a listing.
 type GpusNow = (&'static str, fn(&Listing, Shown) -> String);
 
-/// The forms of `gpu-track gpus`, the default first. The last three are those of other programs.
-const GPUS_NOW: [GpusNow; 7] = [
+/// The forms of `gpu-track gpus`, the default first. The last four are those of other programs.
+const GPUS_NOW: [GpusNow; 8] = [
     (TEXT_NAME, |listing, _| text::gpus_now::gpus_now(listing)),
     ("line", |listing, shown| text::gpus_line::gpus_line(listing, shown.console)),
     (JSON_NAME, |listing, _| json::gpu_line(listing)),
     (OPENMETRICS.name, |listing, _| openmetrics::gpu_list(listing)),
+    (LIST_NAME, |listing, _| text::smi_monitors::list(listing)),
     ("gpustat", |listing, _| gpustat::gpustat(listing)),
     ("dmon", |listing, shown| text::smi_monitors::dmon(listing, shown.is_first)),
     (PMON_NAME, |listing, shown| text::smi_monitors::pmon(listing, shown.is_first)),
@@ -117,8 +118,10 @@ const GPUS_NOW: [GpusNow; 7] = [
 
 /// The name of the form with a line for each process, whose utilization is known from the second listing on.
 pub const PMON_NAME: &str = "pmon";
+/// The name of the form that `nvidia-smi -L` has.
+pub const LIST_NAME: &str = "list";
 /// Forms of `gpu-track gpus` that other programs have. They have no place for drivers that could not be read, and for warnings.
-pub const FORMS_OF_OTHERS: [&str; 3] = ["gpustat", "dmon", PMON_NAME];
+pub const FORMS_OF_OTHERS: [&str; 4] = [LIST_NAME, "gpustat", "dmon", PMON_NAME];
 
 /// The values of `-f` of `gpu-track gpus`.
 pub fn names_of_gpus_now() -> impl Iterator<Item = &'static str> {

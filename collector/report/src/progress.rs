@@ -51,7 +51,9 @@ fn more_gpus(count: usize) -> String {
 fn gpu_part(place: usize, gpu: &GpuSample) -> String {
     let number = gpu.device.index.map_or_else(|| place.to_string(), |index| index.to_string());
     let run = gpu.run_bytes.map(|Groups { combined, .. }| combined);
-    format!("  GPU{number} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
+    // An instance has no number of its own, so `place` can be that of another GPU.
+    let kind = if gpu.device.parent.is_some() { "MIG" } else { "GPU" };
+    format!("  {kind}{number} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
 }
 
 /// Formats a time as hours, minutes and seconds: `0:01:05`. Tenths of a second are written if they are not 0.
@@ -136,6 +138,15 @@ mod tests {
             assert!(line.len() <= columns && line.is_ascii() && !line.contains(char::is_control), "{line}");
         }
         assert_eq!(line(&many, 1.0, 1000).matches("GB").count(), 17);
+    }
+
+    // Requirement: TIME-22
+    #[test]
+    fn instance_is_not_taken_for_the_gpu_of_the_same_number() {
+        let part = Device { parent: Some("GPU-1".into()), ..Device::default() };
+        let part = GpuSample { device: Arc::new(part), ..gpu(None) };
+        let line = line(&sample(vec![gpu(Some(0)), part, gpu(Some(1))]), 1.0, 1000);
+        assert!(["GPU0 ", "MIG1 ", "GPU1 "].iter().all(|name| line.matches(name).count() == 1), "{line}");
     }
 
     // Requirement: TIME-22

@@ -10,6 +10,7 @@ use gpu_track_abi::task::TaskKind;
 use super::error::SessionError;
 use super::readers::AbsenceCheck;
 use super::run_loop::Session;
+use super::torch;
 use crate::build::{self, Inputs};
 use crate::model::alert::AlertCommandFailure;
 use crate::model::config::Config;
@@ -154,11 +155,20 @@ impl Session {
         self.give_up_orders();
         self.readers.finish(&mut self.run);
         self.name_tasks();
+        self.take_torch();
         // A process that still runs counts until the last sample, which has its last figures. The time since then does not count:
         // the steps above wait for the pump and for drivers, and can take long.
         self.run.apply(sampled_ns, Observation::FinalizeAll);
         self.hand_on();
         end_ns
+    }
+
+    /// Reads what processes told of PyTorch's memory, if the environment names a file for it and a GPU was used.
+    fn take_torch(&mut self) {
+        if let (Some(path), true) = (&self.config.gpu.metrics, self.run.uses_gpus()) {
+            let told = torch::memory(path, self.config.start.realtime_ns as f64 / 1e9);
+            self.run.apply_now(Observation::Torch(told));
+        }
     }
 
     /// Finds the rules of Snakemake's jobs and the names of Nextflow's tasks, if there were any and the command's directory has them.

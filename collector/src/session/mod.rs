@@ -14,6 +14,7 @@ mod sample;
 mod serve;
 mod to_sinks;
 mod told;
+mod torch;
 mod untracked;
 mod without_launcher;
 

@@ -154,7 +154,7 @@ impl Sink for LiveRing {
     /// finds the tables of its time or of a later one. The newest sample in the ring can still change.
     fn show(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(|gpu| gpu_entry(run, gpu)).collect();
+        let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(gpu_entry).collect();
         file.put_gpus(now.at_ns, &gpus);
         let processes = run.live_processes();
         file.put_processes(processes.at_ns, &processes.listed, processes.others);
@@ -179,17 +179,15 @@ impl Sink for LiveRing {
 }
 
 /// Makes the entry of a GPU in the live file's table.
-fn gpu_entry(run: &RunState, gpu: &GpuSample) -> GpuEntry {
+fn gpu_entry(gpu: &GpuSample) -> GpuEntry {
     let device = &gpu.device;
-    // If the driver does not tell the memory of a process of the run, the sum is unknown.
-    let run_bytes = gpu.run_bytes.filter(|_| !run.gpu.usage.has_unreported_memory(&device.id));
     let figures = ByGpuFigure::from(gpu);
     GpuEntry {
         index: device.index.map(u64::from),
         read_ns: Some(gpu.read_ns).filter(|read_ns| *read_ns != 0),
         total_bytes: device.memory_bytes,
         used_bytes: gpu.used_bytes,
-        run_bytes: run_bytes.map(|bytes| bytes.combined),
+        run_bytes: gpu.run_bytes.map(|bytes| bytes.combined),
         utilization_percent: figures[GpuFigure::Utilization],
         power_w: figures[GpuFigure::Power],
         temperature_c: figures[GpuFigure::Temperature],

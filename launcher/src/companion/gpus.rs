@@ -32,7 +32,7 @@ pub(super) struct GpusArguments {
     every: Option<Duration>,
 
     /// Format: text, line (one a GPU), json (an object a line), openmetrics, gpustat (the keys of gpustat --json), dmon or pmon (the columns of
-    /// nvidia-smi). Of a query: csv[,noheader][,nounits]
+    /// nvidia-smi), list (-L). Of a query: csv[,noheader][,nounits]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<String>,
 
@@ -43,6 +43,10 @@ pub(super) struct GpusArguments {
     /// Write a line for each process that computes: pid, process_name, used_memory, gpu_uuid, gpu_name, gpu_bus_id, timestamp
     #[arg(long, value_name = "FIELD,FIELD", value_parser = gpu_query::compute_apps)]
     query_compute_apps: Option<Query>,
+
+    /// Write a line for each GPU and MIG instance with its UUID, as nvidia-smi does
+    #[arg(short = 'L', long = "list-gpus", conflicts_with_all = ["format", "query_gpu", "query_compute_apps"])]
+    is_list: bool,
 
     /// Only these GPUs: indices, UUIDs or PCI addresses
     #[arg(short = 'i', long = "id", value_name = "ID,ID", value_delimiter = ',')]
@@ -137,7 +141,7 @@ fn form(arguments: &GpusArguments) -> Result<Form, UsageError> {
         let style = gpu_query::csv_style(given.unwrap_or("csv")).map_err(|error| refused(&error))?;
         return Ok(Form::Csv(query, style));
     }
-    let given = given.unwrap_or(format::TEXT_NAME);
+    let given = given.unwrap_or(if arguments.is_list { format::LIST_NAME } else { format::TEXT_NAME });
     if given.split(',').any(|word| word == "csv") {
         return Err(refused(&"csv is the form of --query-gpu and --query-compute-apps: give one of them"));
     }

@@ -31,6 +31,7 @@ pub(super) fn from_options(options: &Options) -> Vec<String> {
         root,
         // The environment and the driver of each node say these.
         visible: _,
+        metrics: _,
         crashed_by: _,
         // The agent has them from its `--st`.
         interval_ns: _,

@@ -112,13 +112,6 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, place: *mut c_char, r
     unsafe { put_text(place, room, global(&format!("{}.uuid", name(device))).ok_or(NOT_SUPPORTED)) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, place: *mut c_char, room: c_uint) -> Return {
-    let _call = script::called("nvmlDeviceGetName");
-    // SAFETY: nvml.h's contract, passed on.
-    unsafe { put_text(place, room, text(&name(device), "name")) }
-}
-
 #[cfg(not(feature = "old"))]
 #[repr(C)]
 pub struct PciInfo {
@@ -190,7 +183,7 @@ fn memory(device: Device) -> Result<(u64, u64), Return> {
     let name = name(device);
     let held = || processes::held_bytes(&name);
     let held = if number(&name, "memory_held") == Ok(1) { held() } else { 0 };
-    Ok((number(&name, "memory_total")?, number(&name, "memory_used")? + held))
+    Ok((number(&name, "memory_total")?, number(&name, "memory_used")?.saturating_add(held)))
 }
 
 #[unsafe(no_mangle)]
@@ -199,8 +192,8 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, place: *mut Mem
     // The first version of the call includes the driver's reserved memory.
     let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
     let info = memory(device).map(|(total, used)| {
-        let used = used + reserved;
-        Memory { total, free: total - used, used }
+        let used = used.saturating_add(reserved);
+        Memory { total, free: total.saturating_sub(used), used }
     });
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, info) }
@@ -232,7 +225,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, place: *mut 
     }
     let reserved = number(&name(device), "memory_reserved").unwrap_or(0);
     let info = memory(device).map(|(total, used)| {
-        let free = total - used - reserved;
+        let free = total.saturating_sub(used).saturating_sub(reserved);
         Memory2 { version, total, reserved, free, used }
     });
     // SAFETY: nvml.h's contract, passed on.
@@ -304,6 +297,11 @@ numbers! {
     nvmlDeviceGetMaxMigDeviceCount -> c_uint = "mig_most";
     nvmlDeviceGetMaxPcieLinkGeneration -> c_uint = "pcie_generation";
     nvmlDeviceGetMaxPcieLinkWidth -> c_uint = "pcie_width";
+    nvmlDeviceGetCurrPcieLinkGeneration -> c_uint = "pcie_generation_now";
+    nvmlDeviceGetCurrPcieLinkWidth -> c_uint = "pcie_width_now";
+    nvmlDeviceGetPowerManagementDefaultLimit -> c_uint = "power_limit_default";
+    nvmlDeviceGetPersistenceMode -> c_uint = "persistence";
+    nvmlDeviceGetComputeMode -> c_uint = "compute_mode";
 }
 
 // The first name of the call and its newer one.
@@ -348,6 +346,58 @@ pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, p
     };
     // SAFETY: nvml.h's contract, passed on.
     unsafe { put(place, unsigned(device, key)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
+    device: Device,
+    clock: c_uint,
+    place: *mut c_uint,
+) -> Return {
+    let _call = script::called("nvmlDeviceGetMaxClockInfo");
+    let key = ["graphics_clock_max", "sm_clock_max", "memory_clock_max"].get(clock as usize);
+    // SAFETY: nvml.h's contract, passed on.
+    unsafe { put(place, key.ok_or(INVALID_ARGUMENT).and_then(|key| unsigned(device, key))) }
+}
+
+/// Functions that write two figures of a device.
+macro_rules! pairs {
+    ($($function:ident -> $type:ty = $first:literal, $second:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(device: Device, first: *mut $type, second: *mut $type) -> Return {
+            let _call = script::called(stringify!($function));
+            let value = |key| number(&name(device), key).and_then(|value| value.try_into().map_err(|_| 999));
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe {
+                put(second, value($second));
+                put(first, value($first))
+            }
+        }
+    )*};
+}
+
+pairs! {
+    nvmlDeviceGetCudaComputeCapability -> c_int = "compute_major", "compute_minor";
+    nvmlDeviceGetPowerManagementLimitConstraints -> c_uint = "power_limit_least", "power_limit_most";
+    nvmlDeviceGetEccMode -> c_uint = "ecc_mode", "ecc_mode";
+}
+
+/// Functions that write a text of a device.
+macro_rules! texts {
+    ($($function:ident = $key:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $function(device: Device, place: *mut c_char, room: c_uint) -> Return {
+            let _call = script::called(stringify!($function));
+            // SAFETY: nvml.h's contract, passed on.
+            unsafe { put_text(place, room, text(&name(device), $key)) }
+        }
+    )*};
+}
+
+texts! {
+    nvmlDeviceGetName = "name";
+    nvmlDeviceGetSerial = "serial";
+    nvmlDeviceGetVbiosVersion = "vbios";
 }
 
 #[unsafe(no_mangle)]

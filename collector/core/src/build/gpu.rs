@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::gpu::{Device, Figure, Missing, NVIDIA, Vendor};
+use crate::model::gpu::{Device, Figure, Missing, NVIDIA, TorchMemory, Vendor};
 use crate::model::groups::Groups;
 use crate::model::report::{
     CommandGpu, CommandUsage, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuGap, GpuMemory,
-    GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization, GpuXid,
-    HeavyProcess, MaxGpuRam, OTHER_COMMANDS, Percent, ProcessGpu, ProcessUsage,
+    GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuTorch, GpuUtilization,
+    GpuXid, HeavyProcess, MaxGpuRam, OTHER_COMMANDS, Percent, ProcessGpu, ProcessUsage,
 };
 use crate::model::sorting::Sorting;
 use crate::model::tree_sample::larger;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
 use crate::run::gpu::usage::device::DeviceUsage;
-use crate::run::gpu::usage::gpu_processes::ProcessGpuUse;
+use crate::run::gpu::usage::gpu_processes::{DeviceUse, ProcessGpuUse};
 use crate::run::gpu::usage::meters::{Counter, Gauge, StretchMeter};
 use crate::run::tree::ProcessSummary;
 use crate::run::usage::Totals;
@@ -422,11 +422,37 @@ fn processes_on(usage: &GpuUsage, device_id: &str) -> Vec<GpuProcess> {
             mean_sm_percent: used_here.busy.mean().or(used_here.accounted_percent),
             max_sm_percent: used_here.busy.max,
             accounted: used_here.is_accounted,
+            torch: torch_on(usage, process, device_id),
         })
     };
     let mut list: Vec<GpuProcess> = usage.processes.by_id.values().filter_map(use_of_device).collect();
     list.order_by(|a, b| b.peak_bytes.cmp(&a.peak_bytes).then(a.pid.cmp(&b.pid)));
     list
+}
+
+/// What PyTorch told of a process's memory on a device, beside what the driver counts there. `None`: it told nothing, or of a device
+/// that can be another one. PyTorch numbers devices by itself, so a device of its is the only one where the driver counts as much.
+fn torch_on(usage: &GpuUsage, process: &ProcessGpuUse, device_id: &str) -> Option<GpuTorch> {
+    // A later process can have the pid, and this one's number of the device.
+    let is_only = usage.processes.by_id.values().filter(|other| other.pid == process.pid).count() == 1;
+    let can_hold = |on: &DeviceUse, reserved: u64| on.peak_bytes.is_some_and(|peak| peak >= reserved);
+    let is_here = |told: &&TorchMemory| {
+        let Some(reserved) = told.reserved_bytes.filter(|_| told.pid == process.pid) else { return false };
+        let mut holding = process.devices.iter().filter(|(_, on)| can_hold(on, reserved));
+        holding.next().is_some_and(|(id, _)| id == device_id) && holding.next().is_none()
+    };
+    let told: Vec<&TorchMemory> = usage.torch.iter().filter(is_here).collect();
+    let [TorchMemory { live_bytes, reserved_bytes: Some(reserved_bytes), fragmented_bytes, .. }] = told[..]
+    else {
+        return None;
+    };
+    let peak = process.devices.get(device_id)?.peak_bytes?;
+    is_only.then_some(GpuTorch {
+        live_bytes: *live_bytes,
+        reserved_bytes: *reserved_bytes,
+        fragmented_bytes: *fragmented_bytes,
+        context_bytes: peak - reserved_bytes,
+    })
 }
 
 /// The largest SM utilization of a process on any device, percent; `None` if no driver gave one.

@@ -20,6 +20,10 @@ impl Policy {
     const BANDWIDTH_PART: f64 = 0.6;
     /// PCIe traffic above this part of what the link carries: programs reach some 0.8 at most.
     const PCIE_PART: f64 = 0.5;
+    /// PyTorch can't give back more than this part of what it keeps, percent: stormlog warns from there on.
+    const FRAGMENTED_PERCENT: f64 = 30.0;
+    /// PyTorch takes memory in blocks of 2 and 20 MiB. Of fewer bytes than this, large parts are always free.
+    const LEAST_RESERVED_BYTES: u64 = 256 << 20;
 }
 
 /// The driver's reasons that slow a GPU for heat or want of power. Being idle, and clocks that somebody set, are none.
@@ -39,7 +43,9 @@ pub(super) fn add_findings(gpus: &mut [GpuDevice], wall_s: f64) {
         ];
         let beside =
             unbalanced.as_ref().filter(|(least, _)| *least == number).map(|(_, found)| found.clone());
-        let all: Vec<GpuFinding> = alone.into_iter().chain(slowed).flatten().chain(beside).collect();
+        let held = fragmented(gpu);
+        let all: Vec<GpuFinding> =
+            alone.into_iter().chain(slowed).flatten().chain(beside).chain(held).collect();
         gpu.findings = Some(if gpu.used == Some(true) { all } else { Vec::new() });
     }
 }
@@ -120,6 +126,17 @@ fn slowed(gpu: &GpuDevice, wall_s: f64, kind: GpuFindingKind, reasons: &[&str]) 
     finding(kind, percent, lost_percent, text).filter(|_| is_slow && percent >= Policy::TENTH_PERCENT)
 }
 
+/// Of what PyTorch keeps there in all processes, a large part can't be given back.
+fn fragmented(gpu: &GpuDevice) -> Option<GpuFinding> {
+    let told = gpu.processes.iter().filter_map(|process| process.torch.as_ref());
+    let parts = told.filter_map(|torch| Some((torch.fragmented_bytes?, torch.reserved_bytes)));
+    let (fragmented, reserved) = parts.reduce(|(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)))?;
+    let percent = fragmented as f64 / reserved.max(1) as f64 * 100.0;
+    let text = format!("{percent:.0} % of what PyTorch reserved is free parts of blocks in use: fragmented");
+    finding(GpuFindingKind::Fragmented, percent, None, text)
+        .filter(|_| percent >= Policy::FRAGMENTED_PERCENT && reserved >= Policy::LEAST_RESERVED_BYTES)
+}
+
 /// The GPU that was busy least, by its place in the list, if another one was busy a tenth more. `None`: the run used fewer than two, or
 /// how busy one was is not known.
 fn unbalanced(gpus: &[GpuDevice]) -> Option<(usize, GpuFinding)> {
@@ -141,7 +158,7 @@ fn unbalanced(gpus: &[GpuDevice]) -> Option<(usize, GpuFinding)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::report::GpuThrottle;
+    use crate::model::report::{GpuProcess, GpuThrottle, GpuTorch};
 
     fn gpu(busy: f64) -> GpuDevice {
         let mut gpu =
@@ -149,6 +166,20 @@ mod tests {
         (gpu.utilization.mean_percent, gpu.utilization.measured_s) = (Some(busy), Some(60.0));
         gpu.activity.measured_s = Some(59.0);
         gpu
+    }
+
+    fn process() -> GpuProcess {
+        GpuProcess {
+            pid: 7,
+            driver_pid: 7,
+            command: "python3".into(),
+            is_main: true,
+            peak_bytes: None,
+            mean_sm_percent: None,
+            max_sm_percent: None,
+            accounted: false,
+            torch: None,
+        }
     }
 
     fn found(mut gpus: Vec<GpuDevice>) -> Vec<(GpuFindingKind, String)> {
@@ -220,6 +251,24 @@ mod tests {
         assert_eq!(of("software power cap", 30.0, Some(1900.0)), [], "its clocks were hardly lower");
         assert_eq!(of("software power cap", 5.0, Some(1200.0)), []);
         assert_eq!(of("idle", 60.0, Some(200.0)), []);
+    }
+
+    // Requirement: GPU-87
+    #[test]
+    fn memory_that_pytorch_cannot_give_back_is_told_from_30_percent_on() {
+        let of = |fragmented_bytes, reserved_bytes| {
+            let torch = GpuTorch { fragmented_bytes, reserved_bytes, ..GpuTorch::default() };
+            let mut gpu = gpu(80.0);
+            gpu.processes = vec![GpuProcess { torch: Some(torch), ..process() }];
+            found(vec![gpu])
+        };
+        let text = "40 % of what PyTorch reserved is free parts of blocks in use: fragmented".to_owned();
+        assert_eq!(of(Some(400 << 20), 1000 << 20), [(GpuFindingKind::Fragmented, text)]);
+        for (fragmented, reserved) in
+            [(Some(200 << 20), 1000 << 20), (Some(2 << 20), 4 << 20), (None, 1 << 30)]
+        {
+            assert_eq!(of(fragmented, reserved), []);
+        }
     }
 
     // Requirement: GPU-84

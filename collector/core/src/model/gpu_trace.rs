@@ -142,6 +142,58 @@ named! {
         OldThrottleBits = "clocks_throttle_reasons.active",
         /// Whether it is divided into MIG instances.
         MigMode = "mig.mode.current",
+        /// Nothing runs.
+        ReasonIdle = "clocks_event_reasons.gpu_idle",
+        /// Somebody has set the clocks.
+        ReasonSetting = "clocks_event_reasons.applications_clocks_setting",
+        /// The power limit.
+        ReasonPowerCap = "clocks_event_reasons.sw_power_cap",
+        /// Heat, or want of power, by the hardware.
+        ReasonSlowdown = "clocks_event_reasons.hw_slowdown",
+        /// GPUs with one clock.
+        ReasonSyncBoost = "clocks_event_reasons.sync_boost",
+        /// Heat, by the driver.
+        ReasonSoftwareThermal = "clocks_event_reasons.sw_thermal_slowdown",
+        /// Heat, by the hardware.
+        ReasonThermal = "clocks_event_reasons.hw_thermal_slowdown",
+        /// Want of power.
+        ReasonPowerBrake = "clocks_event_reasons.hw_power_brake_slowdown",
+        /// Generation of PCIe at which its link runs.
+        PcieGeneration = "pcie.link.gen.current",
+        /// Lanes of its PCIe link that are in use.
+        PcieWidth = "pcie.link.width.current",
+        /// Memory errors that were corrected, since the driver was loaded.
+        EccCorrected = "ecc.errors.corrected.volatile.total",
+        /// Memory errors that were not corrected, since the driver was loaded.
+        EccUncorrected = "ecc.errors.uncorrected.volatile.total",
+        /// The CUDA compute capability. From here on, fields are facts.
+        ComputeCap = "compute_cap",
+        /// Serial number.
+        Serial = "serial",
+        /// Version of its BIOS.
+        Vbios = "vbios_version",
+        /// The best that device and slot can do.
+        MaxPcieGeneration = "pcie.link.gen.max",
+        /// The most lanes of device and slot.
+        MaxPcieWidth = "pcie.link.width.max",
+        /// Largest clock of the graphics domain, MHz.
+        MaxGraphicsClock = "clocks.max.graphics",
+        /// Largest clock of the processors, MHz.
+        MaxSmClock = "clocks.max.sm",
+        /// Largest clock of the memory, MHz.
+        MaxMemoryClock = "clocks.max.memory",
+        /// The power limit after a start, watts.
+        DefaultPowerLimit = "power.default_limit",
+        /// The least power limit that can be set, watts.
+        MinPowerLimit = "power.min_limit",
+        /// The largest power limit that can be set, watts.
+        MaxPowerLimit = "power.max_limit",
+        /// Whether errors of its memory are corrected.
+        EccMode = "ecc.mode.current",
+        /// Whether the driver stays loaded without a program.
+        PersistenceMode = "persistence_mode",
+        /// Which programs may use it.
+        ComputeMode = "compute_mode",
     }
 }
 
@@ -170,7 +222,10 @@ impl Field {
             Self::SmClock => Some("clocks.sm"),
             Self::MemoryClock => Some("clocks.mem"),
             Self::GraphicsClock => Some("clocks.gr"),
-            _ => None,
+            Self::Serial => Some("gpu_serial"),
+            Self::MaxGraphicsClock => Some("clocks.max.gr"),
+            Self::MaxMemoryClock => Some("clocks.max.mem"),
+            _ => self.reason().map(|(_, old_name)| old_name),
         };
         [self.name()].into_iter().chain(other)
     }
@@ -178,6 +233,35 @@ impl Field {
     /// Finds the field that nvidia-smi calls `name`. `None`: it has no such field, or the collector does not read the figure.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.names().any(|other| other == name))
+    }
+
+    /// The driver's bit of a single reason for low clocks (nvml.h, `nvmlClocksEventReason*`), and its name of before the driver 535.
+    fn reason(self) -> Option<(u64, &'static str)> {
+        Some(match self {
+            Self::ReasonIdle => (0x1, "clocks_throttle_reasons.gpu_idle"),
+            Self::ReasonSetting => (0x2, "clocks_throttle_reasons.applications_clocks_setting"),
+            Self::ReasonPowerCap => (0x4, "clocks_throttle_reasons.sw_power_cap"),
+            Self::ReasonSlowdown => (0x8, "clocks_throttle_reasons.hw_slowdown"),
+            Self::ReasonSyncBoost => (0x10, "clocks_throttle_reasons.sync_boost"),
+            Self::ReasonSoftwareThermal => (0x20, "clocks_throttle_reasons.sw_thermal_slowdown"),
+            Self::ReasonThermal => (0x40, "clocks_throttle_reasons.hw_thermal_slowdown"),
+            Self::ReasonPowerBrake => (0x80, "clocks_throttle_reasons.hw_power_brake_slowdown"),
+            _ => return None,
+        })
+    }
+
+    /// Whether the driver is asked once, for [`Device::facts`].
+    fn is_fact(self) -> bool {
+        self as usize >= Self::ComputeCap as usize
+    }
+
+    /// The unit of a fact; empty: it has none, or this is no fact.
+    fn unit_of_fact(self) -> &'static str {
+        match self {
+            Self::MaxGraphicsClock | Self::MaxSmClock | Self::MaxMemoryClock => "MHz",
+            Self::DefaultPowerLimit | Self::MinPowerLimit | Self::MaxPowerLimit => "W",
+            _ => "",
+        }
     }
 
     /// The figure that it shows. `None`: it shows what the device is, or when it was read.
@@ -198,13 +282,22 @@ impl Field {
             Self::PowerLimit => GpuFigure::PowerLimit,
             Self::EnforcedPowerLimit => GpuFigure::EnforcedPowerLimit,
             Self::GraphicsClock => GpuFigure::GraphicsClock,
+            Self::PcieGeneration => GpuFigure::PcieGeneration,
+            Self::PcieWidth => GpuFigure::PcieWidth,
+            Self::EccCorrected => GpuFigure::EccCorrected,
+            Self::EccUncorrected => GpuFigure::EccUncorrected,
             _ => return None,
         })
     }
 
     /// Whether drivers are asked for it only if a log or a query names it.
     pub fn is_on_request(self) -> bool {
-        matches!(self, Self::FanSpeed | Self::PowerLimit | Self::EnforcedPowerLimit | Self::GraphicsClock)
+        use Field::{EnforcedPowerLimit, FanSpeed, GraphicsClock, PcieGeneration, PcieWidth, PowerLimit};
+        let is_gauge = matches!(
+            self,
+            FanSpeed | PowerLimit | EnforcedPowerLimit | GraphicsClock | PcieGeneration | PcieWidth
+        );
+        is_gauge || self.is_fact()
     }
 
     /// The heading of its column: its name, and its unit.
@@ -214,6 +307,7 @@ impl Field {
             Some(None) => format!("{name} [MiB]"),
             Some(Some(unit @ ("%" | "W" | "MHz"))) => format!("{name} [{unit}]"),
             None if matches!(self, Self::MemoryTotal | Self::MemoryReserved) => format!("{name} [MiB]"),
+            None if !self.unit_of_fact().is_empty() => format!("{name} [{}]", self.unit_of_fact()),
             _ => name.to_owned(),
         }
     }
@@ -237,19 +331,31 @@ impl Field {
             Self::MigMode => {
                 device.is_divided.map(|is_divided| if is_divided { "Enabled" } else { "Disabled" }.to_owned())
             }
+            _ if self.is_fact() => {
+                let (text, unit) = (csv_cell(device.facts.get(self.name())?), self.unit_of_fact());
+                Some(if unit.is_empty() { text } else { style.with_unit(text, unit) })
+            }
             _ => {
+                if let Some((bit, _)) = self.reason() {
+                    return gpu.throttle_bits.map(|bits| active(bits & bit != 0).to_owned());
+                }
                 let figure = self.figure()?;
                 let value = gpu.figures[figure]?;
                 Some(match figure.row().unit {
                     None => style.mib(value as u64),
-                    Some("") => format!("P{value:.0}"),
-                    Some("C") => format!("{value:.0}"),
+                    Some("") if figure == GpuFigure::Pstate => format!("P{value:.0}"),
+                    Some("" | "C") => format!("{value:.0}"),
                     Some("W") => style.with_unit(format!("{value:.2}"), "W"),
                     Some(unit) => style.with_unit(format!("{value:.0}"), unit),
                 })
             }
         }
     }
+}
+
+/// nvidia-smi's words for a reason.
+fn active(is_active: bool) -> &'static str {
+    if is_active { "Active" } else { "Not Active" }
 }
 
 /// Writes the line of headings, without a line break.

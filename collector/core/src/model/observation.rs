@@ -8,7 +8,7 @@ use super::attached::{Attached, UsedBefore};
 use super::config::Message;
 use super::containers::{ContainerDaemon, ContainerNote, ContainerSeen, DaemonState};
 use super::exit_account::{ExitAccount, Remains, StatCounts};
-use super::gpu::GpuObservation;
+use super::gpu::{GpuObservation, TorchMemory};
 use super::ids::{Key, Parent, ProcessId, Target};
 use super::io_calls::{CallsReading, IoCalls, NoIoCalls};
 use super::record_or_event::{Damage, Finding};
@@ -229,6 +229,8 @@ pub enum Observation {
     SnakemakeRules(Vec<(u32, String)>),
     /// The names of Nextflow's tasks, each with the hash of the task's mark.
     NextflowNames(Vec<(u32, String)>),
+    /// What processes told of PyTorch's memory over the run.
+    Torch(Vec<TorchMemory>),
     /// An output misses something.
     SinkLost {
         /// Its name, for the report.

@@ -315,6 +315,7 @@ impl RunState {
                 let named = self.tree.tasks.name(TaskKind::Nextflow, names);
                 named.into_iter().for_each(|id| self.tasks.note_named(id));
             }
+            Observation::Torch(told) => self.gpu.usage.torch.clone_from(told),
             Observation::SegmentUnlinked => self.health.is_unlinked = true,
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
@@ -363,6 +364,11 @@ impl RunState {
     /// The containers that are to be followed. Empty: no call of the tree asks for one.
     pub fn wanted_containers(&self) -> &WantedContainers {
         &self.tree.wanted_containers
+    }
+
+    /// Whether a driver has named a process of the run.
+    pub fn uses_gpus(&self) -> bool {
+        !self.gpu.usage.processes.by_id.is_empty()
     }
 
     /// The tasks of a kind: the hash of the mark of each, and its name.

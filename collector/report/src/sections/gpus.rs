@@ -3,7 +3,7 @@
 use super::usage::gauge;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{energy, number, short};
-use crate::model::report::{GpuDevice, GpuFindingKind, Report};
+use crate::model::report::{GpuDevice, GpuFindingKind, GpuProcess, Report};
 use crate::units::Units;
 
 /// Maximum number of rows of used GPUs in the summary.
@@ -46,6 +46,7 @@ fn device(gpu: &GpuDevice, units: Units) -> Section {
         .count("ECC errors uncorrected", gpu.errors.ecc_uncorrected)
         .count("XID errors", xid_errors)
         .section(processes(gpu, units))
+        .section(torch(gpu, units))
 }
 
 /// Makes the part about what a GPU's figures mean.
@@ -64,21 +65,35 @@ fn name_of(kind: GpuFindingKind) -> &'static str {
         GpuFindingKind::Throttled => "Throttled",
         GpuFindingKind::PowerCapped => "Power-capped",
         GpuFindingKind::Unbalanced => "Uneven",
+        GpuFindingKind::Fragmented => "Fragmented",
     }
 }
 
-/// Makes the summary's lines of what the figures of GPUs mean, `most` at most.
-pub(super) fn finding_rows(report: &Report, most: usize) -> Vec<Block> {
+/// Makes the summary's lines of what the figures of GPUs mean, and of what PyTorch had there, `most` at most.
+pub(super) fn finding_rows(report: &Report, units: Units, most: usize) -> Vec<Block> {
     let of_gpu = |gpu: &GpuDevice| {
         let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
-        gpu.findings
-            .iter()
-            .flatten()
-            .map(move |finding| format!("GPU {number}: {}", finding.text))
-            .collect::<Vec<_>>()
+        let findings = gpu.findings.iter().flatten().map(|finding| finding.text.clone());
+        let texts = torch_text(gpu, units).into_iter().chain(findings);
+        texts.map(|text| format!("GPU {number}: {text}")).collect::<Vec<_>>()
     };
     let all = report.gpus.iter().flat_map(of_gpu);
     all.take(most.min(MOST_FINDINGS)).map(|text| Block::text("", text)).collect()
+}
+
+/// Says what PyTorch had on a GPU, in all processes. `None`: none told.
+fn torch_text(gpu: &GpuDevice, units: Units) -> Option<String> {
+    let mut told = gpu.processes.iter().filter_map(|process| process.torch.as_ref()).peekable();
+    told.peek()?;
+    let (mut reserved, mut live, mut context) = (0_u64, Some(0_u64), 0_u64);
+    for torch in told {
+        reserved = reserved.saturating_add(torch.reserved_bytes);
+        live = live.zip(torch.live_bytes).map(|(a, b)| a.saturating_add(b));
+        context = context.saturating_add(torch.context_bytes);
+    }
+    let live = live.map(|live| format!(", {} live at most", units.gpu_bytes(live))).unwrap_or_default();
+    let [reserved, context] = [reserved, context].map(|bytes| units.gpu_bytes(bytes));
+    Some(format!("PyTorch reserved {reserved}{live}; CUDA context {context}"))
 }
 
 /// Makes the part about a GPU's memory.
@@ -148,6 +163,25 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
     });
     let head = [Column::count("PID"), ram, max, mean, Column::text("Command")];
     Section::new("Processes").table(Table::new(head, rows))
+}
+
+/// Makes the table of what PyTorch had on a GPU, with what the driver counts beside it. Without PyTorch there is no such part.
+fn torch(gpu: &GpuDevice, units: Units) -> Section {
+    let row = |process: &GpuProcess| {
+        let torch = process.torch.as_ref()?;
+        let bytes =
+            [torch.live_bytes, Some(torch.reserved_bytes), torch.fragmented_bytes, Some(torch.context_bytes)];
+        let [live, reserved, fragmented, context] = bytes.map(|bytes| units.gpu_ram_cell(bytes));
+        Some([process.pid.to_string(), live, reserved, fragmented, context])
+    };
+    let rows: Vec<_> = gpu.processes.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return Section::new("PyTorch");
+    }
+    let [live, reserved, fragmented, context] = ["Live", "Reserved", "Fragmented", "CUDA context"]
+        .map(|name| Column::number(name, units.gpu_ram.symbol()));
+    let head = [Column::count("PID"), live, reserved, fragmented, context];
+    Section::new("PyTorch").table(Table::new(head, rows))
 }
 
 /// Makes the summary's rows. Each GPU that was used or lost has one; if these are more than [`MAX_ROWS`], the last row sums up the

@@ -115,7 +115,7 @@ pub(super) fn page(report: &Report, units: Units, style: &Style) -> Page {
     summary.extend(pressure::row(report, units));
     summary.extend(usage::time_row(report, units));
     summary.extend(gpus::rows(report, units));
-    summary.extend(gpus::finding_rows(report, usize::MAX));
+    summary.extend(gpus::finding_rows(report, units, usize::MAX));
     summary.extend(gpus::memory_row(report, units));
     summary.extend(nodes::rows(report, units, &mut { usize::MAX }));
     let io_row = usage::io_row(report, units);
@@ -164,7 +164,7 @@ pub(super) fn summary(report: &Report, units: Units, style: &Style, free_lines: 
     blocks.extend(usage::rows(report, units));
     blocks.extend(within(&mut lines_left, pressure::row(report, units)));
     blocks.extend(gpus::rows(report, units));
-    let findings = gpus::finding_rows(report, lines_left);
+    let findings = gpus::finding_rows(report, units, lines_left);
     lines_left -= findings.len();
     blocks.extend(findings);
     blocks.extend(nodes::rows(report, units, &mut lines_left));

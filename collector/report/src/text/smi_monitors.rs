@@ -1,4 +1,4 @@
-//! The default columns of `nvidia-smi dmon` and `nvidia-smi pmon`, for scripts that read those.
+//! The default columns of `nvidia-smi dmon` and `nvidia-smi pmon`, and the list of `nvidia-smi -L`, for scripts that read those.
 
 use super::terminal::Look;
 use crate::model::gpu::Work;
@@ -66,6 +66,24 @@ pub(crate) fn pmon(listing: &Listing, has_head: bool) -> String {
             let command = command(process);
             let pid = process.pid.to_string();
             text += &process_line(gpu, &pid, work(process.work), process.utilization_percent, &command);
+        }
+    }
+    text
+}
+
+/// Renders a line for each GPU, and below it one for each of its MIG instances, with a newline at the end.
+pub(crate) fn list(listing: &Listing) -> String {
+    let look = Look { console: Console::default() };
+    let name = |gpu: &Listed| look.text(gpu.device.name.as_deref().unwrap_or(UNKNOWN));
+    let uuid = |gpu: &Listed| look.text(gpu.device.uuid.as_ref().unwrap_or(&gpu.device.id));
+    let mut text = String::new();
+    for gpu in whole(listing) {
+        text += &format!("GPU {}: {} (UUID: {})\n", number(gpu), name(gpu), uuid(gpu));
+        for (count, part) in listing.parts(gpu).enumerate() {
+            // The name ends with that of the instance's profile.
+            let name = name(part);
+            let profile = name.split_once("MIG ").map_or(UNKNOWN, |(_, profile)| profile);
+            text += &format!("  MIG {profile:<12}Device {count:>2}: (UUID: {})\n", uuid(part));
         }
     }
     text

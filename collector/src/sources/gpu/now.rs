@@ -24,8 +24,13 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
         _ => utilization(sample),
     };
     let used_bytes = gauges.get(&Figure::MemoryUsed).map(|bytes| *bytes as u64);
-    let device = Arc::new(device.clone());
-    let shown = GpuSample { device, used_bytes, busy_percent, gauges, ..GpuSample::default() };
+    let shown = GpuSample {
+        device: Arc::new(device.clone()),
+        used_bytes,
+        busy_percent,
+        gauges,
+        ..GpuSample::default()
+    };
     let listed = sample.processes.as_ref().and_then(|processes| processes.as_ref().ok());
     GpuNow {
         figures: ByGpuFigure::from(&shown),
@@ -34,7 +39,7 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
             let mut on_gpu: Vec<ListedProcess> = listed
                 .iter()
                 .map(|one| ListedProcess {
-                    memory_bytes: one.bytes.as_ref().ok().copied(),
+                    memory_bytes: one.bytes.as_ref().ok().copied().filter(|bytes| device.may_be_used(*bytes)),
                     work: one.work,
                     utilization_percent: utilization_of(one.pid, sample),
                     ..processes.named(one.pid)

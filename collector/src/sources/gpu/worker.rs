@@ -337,6 +337,9 @@ impl<'a> Reader<'a> {
         let ask = Ask { at_ns: batch.at_ns, wanted: &self.wanted, hidden: &self.hidden, pids, is_last };
         let mut turn = backend.turn(&ask);
         batch.samples = std::mem::take(&mut turn.samples);
+        for (figure, value) in batch.samples.iter_mut().flat_map(|sample| &mut sample.values) {
+            *value = figure.believed(value.clone());
+        }
         if turn.has_news {
             batch.devices = self.take_devices(backend.known_devices()).or(batch.devices);
         }

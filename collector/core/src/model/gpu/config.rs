@@ -16,6 +16,8 @@ pub const DRIVER_PERCENT_AT_INTERVAL: u32 = 75;
 
 /// The variable that names the library to load in place of `libnvidia-ml.so.1`.
 pub const ENV_NVML_LIB: &str = "GPU_TRACK_NVML_LIB";
+/// The variable that names the file of metrics, which the command's processes write.
+pub const ENV_METRICS: &str = "GPU_TRACK_METRICS";
 
 named! {
     /// Maker of a GPU.
@@ -85,6 +87,8 @@ with_defaults! {
         pub root: PathBuf = PathBuf::from("/"),
         /// The variables that say what the command may see.
         pub visible: Visible = Visible::default(),
+        /// The file of metrics, which has what PyTorch told of its memory. `None`: the environment names none.
+        pub metrics: Option<PathBuf> = None,
         /// NVIDIA's library is not loaded, because this signal has repeatedly killed collectors that had loaded it.
         pub crashed_by: Option<i32> = None,
         /// Shortest time between two samples, nanoseconds.
@@ -96,10 +100,13 @@ with_defaults! {
 }
 
 impl GpuConfig {
-    /// Adds what the command's environment says: which GPUs it may use, and the path of NVIDIA's library if no option gave one.
+    /// Adds what the command's environment says: which GPUs it may use, the file of metrics, and the path of NVIDIA's library if no
+    /// option gave one.
     pub fn with_environment(self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let library = variable(ENV_NVML_LIB).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Self { visible: Visible::from_environment(variable), nvml_lib: self.nvml_lib.or(library), ..self }
+        let path = |name| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let (library, metrics) = (path(ENV_NVML_LIB), path(ENV_METRICS));
+        let visible = Visible::from_environment(variable);
+        Self { visible, metrics, nvml_lib: self.nvml_lib.or(library), ..self }
     }
 
     /// Sets the interval of readings, nanoseconds. If the user gave it (`is_given`), readings may keep the driver busy for more of the

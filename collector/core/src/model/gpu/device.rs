@@ -1,5 +1,7 @@
 //! A GPU.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::config::Vendor;
@@ -29,6 +31,9 @@ pub struct Device {
     pub reserved_bytes: Option<u64>,
     /// The device can be divided into MIG instances, and whether it is. `None`: it can't, or the driver does not say.
     pub is_divided: Option<bool>,
+    /// What the driver says of it on request, by nvidia-smi's names of the fields.
+    #[serde(default)]
+    pub facts: BTreeMap<String, String>,
     /// Version of the kernel driver.
     pub driver_version: Option<String>,
     /// Version of the runtime that the driver supports (CUDA, ROCm).
@@ -38,6 +43,14 @@ pub struct Device {
 }
 
 impl Device {
+    /// Whether a process that the driver lists can have this much memory, bytes. NVIDIA's drivers 545 to 560 list a process of a
+    /// container by its pid there, but look for its memory by its pid outside. See open-gpu-kernel-modules PR 614 and HAMi-core issue
+    /// 112. A single 0 can also come from a process that ended between these two steps of the driver. So each 0 of an NVIDIA driver
+    /// counts as unknown, whatever its version.
+    pub fn may_be_used(&self, bytes: u64) -> bool {
+        bytes > 0 || self.vendor != Some(Vendor::Nvidia)
+    }
+
     /// The memory that is free while this much is in use, bytes. `None`: the capacity is not known.
     pub fn free_bytes(&self, used_bytes: u64) -> Option<u64> {
         let taken = used_bytes.saturating_add(self.reserved_bytes.unwrap_or(0));

@@ -174,6 +174,10 @@ named! {
         EnforcedPowerLimit = "enforced power limit",
         /// Clock of the graphics domain, MHz.
         GraphicsClock = "graphics clock",
+        /// Generation of PCIe at which its link runs now.
+        PcieGeneration = "PCIe generation",
+        /// Lanes of its PCIe link that are in use now.
+        PcieWidth = "PCIe width",
     }
 }
 
@@ -205,7 +209,11 @@ impl Figure {
 
     /// Whether the figure is read only where somebody asks for it by name: a log, or a query.
     pub fn is_on_request(self) -> bool {
-        matches!(self, Self::FanSpeed | Self::PowerLimit | Self::EnforcedPowerLimit | Self::GraphicsClock)
+        use Figure::{EnforcedPowerLimit, FanSpeed, GraphicsClock, PcieGeneration, PcieWidth, PowerLimit};
+        matches!(
+            self,
+            FanSpeed | PowerLimit | EnforcedPowerLimit | GraphicsClock | PcieGeneration | PcieWidth
+        )
     }
 
     /// Whether it is normal that the figure is missing for this reason, so that no warning is needed. That is so for PCIe counters that

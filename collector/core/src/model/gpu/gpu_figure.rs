@@ -68,6 +68,14 @@ named! {
         EnforcedPowerLimit = "enforced_power_limit_w",
         /// Clock of the graphics domain, MHz.
         GraphicsClock = "graphics_clock_mhz",
+        /// Generation of PCIe at which its link runs.
+        PcieGeneration = "pcie_generation",
+        /// Lanes of its PCIe link that are in use.
+        PcieWidth = "pcie_width",
+        /// Memory errors that were corrected, since the driver was loaded.
+        EccCorrected = "ecc_corrected",
+        /// Memory errors that were not corrected, since the driver was loaded.
+        EccUncorrected = "ecc_uncorrected",
     }
 }
 
@@ -153,6 +161,16 @@ impl GpuFigure {
             }
             Self::GraphicsClock => {
                 ("Graphics clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::GraphicsClock))
+            }
+            Self::PcieGeneration => {
+                ("PCIe generation", Some(""), Last, |gpu| gpu.gauge(Figure::PcieGeneration))
+            }
+            Self::PcieWidth => ("PCIe lanes", Some(""), Last, |gpu| gpu.gauge(Figure::PcieWidth)),
+            Self::EccCorrected => {
+                ("ECC errors corrected", Some(""), Last, |gpu| gpu.gauge(Figure::EccCorrected))
+            }
+            Self::EccUncorrected => {
+                ("ECC errors uncorrected", Some(""), Last, |gpu| gpu.gauge(Figure::EccUncorrected))
             }
         };
         Row { title, unit, joining, value }

@@ -293,6 +293,8 @@ pub enum GpuFindingKind {
     PowerCapped,
     /// Another GPU of the run was busy by a tenth more of the time.
     Unbalanced,
+    /// Of what PyTorch kept there, 30% or more were free parts of blocks in use, which it can't give back.
+    Fragmented,
 }
 
 /// Bytes over PCIe: differences of the device's counters, or over `activity.measured_s` by its performance counters.
@@ -349,6 +351,23 @@ pub struct GpuProcess {
     pub max_sm_percent: Option<f64>,
     /// Its peak is from the driver's accounting alone.
     pub accounted: bool,
+    /// PyTorch's part of its memory; `None`: it did not tell, or not certainly of this GPU.
+    #[serde(default)]
+    pub torch: Option<GpuTorch>,
+}
+
+/// What PyTorch had on a GPU, by `gpu_track.torch_metrics()`: the largest of each, bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GpuTorch {
+    /// Tensors.
+    pub live_bytes: Option<u64>,
+    /// These, and what its allocator kept for later.
+    pub reserved_bytes: u64,
+    /// Of what it kept, parts that it can't give back, since the rest of their block is in use.
+    pub fragmented_bytes: Option<u64>,
+    /// What the driver counts beside `reserved_bytes`: CUDA's context, and libraries with memory of their own.
+    pub context_bytes: u64,
 }
 
 /// A figure that is not known.

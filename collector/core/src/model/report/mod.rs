@@ -50,8 +50,8 @@ pub use cpu::{Cpu, CpuTime, Percent};
 pub use crashes::{Crash, CrashPlace};
 pub use gpu::{
     CommandGpu, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuFinding, GpuFindingKind, GpuGap,
-    GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuUtilization,
-    GpuXid, MaxGpuRam, ProcessGpu,
+    GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuTorch,
+    GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
 };
 pub use hints::{
     CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, MigProfileHint, TimeBasis, TimeHint,

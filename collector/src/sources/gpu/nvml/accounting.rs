@@ -6,9 +6,9 @@ use std::collections::HashSet;
 
 use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
-use super::api::{Api, NOT_AVAILABLE, Plain, call, get, list};
+use super::api::{Api, Plain, call, get, list};
 use super::policy;
-use crate::model::gpu::{AccountingEntry, Missing, Reading};
+use crate::model::gpu::{AccountingEntry, MOST_BYTES, Missing, Reading};
 
 /// nvml.h, `nvmlEnableState_t`.
 const DISABLED: u32 = 0;
@@ -124,7 +124,7 @@ fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> 
         pid,
         started_us: stats.startTime,
         is_running: stats.isRunning != 0,
-        peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| *bytes != NOT_AVAILABLE),
+        peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| *bytes <= MOST_BYTES),
         utilization_percent: utilization(&stats),
     })
 }

@@ -188,7 +188,8 @@ impl Api {
 
     /// Asks for the number of devices.
     pub(super) fn device_count(&self) -> Reading<c_uint> {
-        get(|count| call!(self, nvmlDeviceGetCount_v2 or nvmlDeviceGetCount(count)))
+        let count = get(|count| call!(self, nvmlDeviceGetCount_v2 or nvmlDeviceGetCount(count)))?;
+        if count <= policy::MOST_DEVICES { Ok(count) } else { Err(Missing::NotReported) }
     }
 
     /// Asks for the device of this index.

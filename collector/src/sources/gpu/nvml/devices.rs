@@ -1,14 +1,16 @@
 //! Which devices the driver has, MIG instances among them.
 
+use std::collections::BTreeMap;
+
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t};
 
 use super::Nvml;
 use super::accounting::Accounting;
 use super::api::{Api, Plain, call, get};
 use super::figure_kind::Kind;
-use super::figures;
 use super::handle::Handle;
 use super::policy;
+use super::{facts, figures};
 use crate::model::gpu::{Device, DeviceSample, Figure, Missing, Reading, Vendor};
 use crate::sys::clock;
 
@@ -132,8 +134,9 @@ impl Nvml {
         let handle = &mut self.devices[number];
         let memory_bytes =
             handle.device.memory_bytes.or_else(|| Some(figures::memory(&self.api, raw).ok()?.total));
+        let facts = if handle.reads_on_request { facts::facts(&self.api, raw) } else { BTreeMap::new() };
         let device = handle.device.clone();
-        handle.device = Device { pci_address, minor, name, memory_bytes, ..device };
+        handle.device = Device { pci_address, minor, name, memory_bytes, facts, ..device };
         handle.events = Some(events);
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
         self.plan.note_and_charge(&Some(id.to_owned()), Kind::Details, began_ns, took_ns);
@@ -163,7 +166,7 @@ impl Nvml {
         let is_divided = mode == Ok(1);
         let Some(parent) = self.devices.iter_mut().find(|handle| handle.device.id == id) else { return };
         parent.is_divided = is_divided;
-        parent.device.is_divided = mode.ok().map(|mode| mode == 1);
+        parent.device.is_divided = mode.ok().filter(|mode| *mode <= 1).map(|mode| mode == 1);
         let parent = parent.device.clone();
         if !is_divided {
             return;
@@ -233,6 +236,10 @@ impl Nvml {
     fn pci_address(&self, raw: nvmlDevice_t) -> Option<String> {
         let mut pci = nvmlPciInfo_t::zeroed();
         call!(self.api, nvmlDeviceGetPciInfo_v3 or nvmlDeviceGetPciInfo_v2(raw, &mut pci)).ok()?;
+        // What the driver did not write is no address: a bus has 256 numbers and 32 devices (PCI).
+        if pci.bus > 0xff || pci.device > 0x1f {
+            return None;
+        }
         // The driver's own text has a domain of eight digits.
         Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
     }

@@ -74,5 +74,6 @@ impl Events {
 fn next(api: &Api, set: nvmlEventSet_t) -> Option<(nvmlDevice_t, u64)> {
     let mut data = nvmlEventData_t::zeroed();
     call!(api, nvmlEventSetWait_v2 or nvmlEventSetWait(set, &mut data, policy::EVENT_WAIT_MS)).ok()?;
-    (data.eventType == XID_EVENT).then_some((data.device, data.eventData))
+    Some((data.device, data.eventData))
+        .filter(|(_, xid)| data.eventType == XID_EVENT && *xid <= policy::LARGEST_XID)
 }

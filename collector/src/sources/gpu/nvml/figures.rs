@@ -9,13 +9,14 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use super::accounting::Accounting;
-use super::api::{Api, Failure, Plain, call, check, code, get, number, struct_version};
+use super::api::{Api, Failure, NOT_AVAILABLE, Plain, call, check, code, get, number, struct_version};
 use super::figure_kind::Kind;
 use super::gpm::Gpm;
 use super::handle::Handle;
+use super::policy;
 use super::process_lists::{KnownLists, Lists, ListsOf};
 use super::utilization::{busy, process_busy};
-use crate::model::gpu::{DeviceSample, Figure, Missing, ProcessMemory, Reading};
+use crate::model::gpu::{DeviceSample, Figure, MOST_BYTES, Missing, ProcessMemory, Reading};
 use crate::sys::clock;
 
 /// nvml.h, `NVML_TEMPERATURE_GPU`: the sensor of the chip.
@@ -61,7 +62,7 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     match call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)) {
         Ok(()) => {
             let nvmlMemory_v2_t { total, used, reserved, .. } = memory;
-            return Ok(Memory { total, used, reserved: Some(reserved) });
+            return Memory { total, used, reserved: Some(reserved) }.believed();
         }
         Err(Failure(
             code::INVALID_ARGUMENT
@@ -74,7 +75,16 @@ pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
     }
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
     call!(api, nvmlDeviceGetMemoryInfo(device, &mut memory))?;
-    Ok(Memory { total: memory.total, used: memory.used, reserved: None })
+    Memory { total: memory.total, used: memory.used, reserved: None }.believed()
+}
+
+impl Memory {
+    /// This memory, unless no device can have it: the amount in use is checked with the other figures.
+    fn believed(self) -> Reading<Self> {
+        let is_possible = (1..=MOST_BYTES).contains(&self.total);
+        let reserved = self.reserved.filter(|reserved| *reserved < self.total);
+        if is_possible { Ok(Self { reserved, ..self }) } else { Err(Missing::NotReported) }
+    }
 }
 
 /// Asks for the number of a device's node (`/dev/nvidiaN`). A MIG instance has none.
@@ -91,7 +101,7 @@ pub(super) fn link_bytes_per_s(api: &Api, device: nvmlDevice_t) -> Option<u64> {
     let generation: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkGeneration(device, v))).ok()?;
     let width: c_uint = get(|v| call!(api, nvmlDeviceGetMaxPcieLinkWidth(device, v))).ok()?;
     let lane = LANE.get(usize::try_from(generation).ok()?.checked_sub(1)?)?;
-    Some(lane * u64::from(width)).filter(|rate| *rate > 0)
+    (1..=policy::MOST_LANES).contains(&width).then(|| lane * u64::from(width))
 }
 
 /// Reads a figure by the `first` of two calls, or by the `second` if the device lacks the first. `has_first` remembers whether
@@ -134,7 +144,7 @@ fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
     mw.map(|mw| mw / 1e3)
 }
 
-/// Reads the gauges that are read on request alone: fan, power limits, clock of the graphics domain.
+/// Reads the gauges that are read on request alone: fan, power limits, clock of the graphics domain, PCIe link.
 fn gauges_on_request(api: &Api, device: nvmlDevice_t, sample: &mut DeviceSample) {
     let watts = |mw: Reading<f64>| mw.map(|mw| mw / 1e3);
     sample.values.extend([
@@ -145,6 +155,8 @@ fn gauges_on_request(api: &Api, device: nvmlDevice_t, sample: &mut DeviceSample)
             watts(gauge(|v| call!(api, nvmlDeviceGetEnforcedPowerLimit(device, v)))),
         ),
         (Figure::GraphicsClock, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, GRAPHICS_CLOCK, v)))),
+        (Figure::PcieGeneration, gauge(|v| call!(api, nvmlDeviceGetCurrPcieLinkGeneration(device, v)))),
+        (Figure::PcieWidth, gauge(|v| call!(api, nvmlDeviceGetCurrPcieLinkWidth(device, v)))),
     ]);
 }
 
@@ -154,13 +166,12 @@ fn gauges(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     let device = handle.raw;
     let mut put = |figure, value: Reading<f64>| sample.values.push((figure, value));
     let rates = rates(api, device);
-    let percent = |percent: c_uint| f64::from(percent.min(100));
     sample.rate_percent = Some(match &rates {
         _ if handle.is_divided => Err(Missing::ReportedByInstances),
-        Ok(rates) => Ok(percent(rates.gpu)),
+        Ok(rates) => percent(rates.gpu),
         Err(missing) => Err(missing.clone()),
     });
-    put(Figure::MemoryUtilization, rates.map(|rates| percent(rates.memory)));
+    put(Figure::MemoryUtilization, rates.and_then(|rates| percent(rates.memory)));
     // The calls also give the driver's sampling period, which is not needed.
     let mut period_us = 0;
     let encoder = gauge(|v| call!(api, nvmlDeviceGetEncoderUtilization(device, v, &mut period_us)));
@@ -353,11 +364,21 @@ fn process_utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample
 }
 
 /// Reads a gauge that a call writes as a whole number. Its unit is the call's. All bits set means that the driver has no value.
-fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
-    match get(ask)? {
+pub(super) fn gauge(ask: impl FnOnce(*mut c_uint) -> Result<(), Failure>) -> Reading<f64> {
+    number_of(get(ask)?)
+}
+
+/// A number that a call wrote, as [`gauge`] has it.
+pub(super) fn number_of(value: c_uint) -> Reading<f64> {
+    match value {
         c_uint::MAX => Err(Missing::NotReported),
         value => Ok(f64::from(value)),
     }
+}
+
+/// A percentage of the driver's. More than 100 is due to rounding, unless it is far more.
+pub(super) fn percent(percent: c_uint) -> Reading<f64> {
+    if percent <= policy::MAX_PERCENT { Ok(f64::from(percent.min(100))) } else { Err(Missing::NotReported) }
 }
 
 /// Reads the driver's present rates of GPU and memory, percent.
@@ -379,7 +400,7 @@ fn throttle_bits(api: &Api, device: nvmlDevice_t) -> Reading<u64> {
     if bits == Err(Missing::NoCall) {
         bits = get(|v| call!(api, nvmlDeviceGetCurrentClocksThrottleReasons(device, v)));
     }
-    bits
+    if bits == Ok(NOT_AVAILABLE) { Err(Missing::NotReported) } else { bits }
 }
 
 /// The names in [`REASONS`] of these bits.
@@ -411,6 +432,8 @@ fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
     let version = struct_version::<nvmlTemperature_t>(1);
     let mut temperature = nvmlTemperature_t { version, sensorType: 0, temperature: 0 };
     match call!(api, nvmlDeviceGetTemperatureV(device, &mut temperature)) {
+        // All bits set: the driver has no value.
+        Ok(()) if temperature.temperature == -1 => Err(Missing::NotReported),
         Ok(()) => Ok(f64::from(temperature.temperature)),
         // The library knows only other versions of the struct.
         Err(Failure(code::INVALID_ARGUMENT | code::ARGUMENT_VERSION_MISMATCH)) => Err(Missing::NoCall),

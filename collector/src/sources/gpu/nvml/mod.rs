@@ -8,6 +8,7 @@ mod api;
 mod budget;
 mod devices;
 mod events;
+mod facts;
 mod figure_kind;
 mod figures;
 pub(super) mod files;

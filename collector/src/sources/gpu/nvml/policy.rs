@@ -85,6 +85,12 @@ pub(super) const SAMPLE_CLOCK_SLACK_US: u64 = 10_000_000;
 pub(super) const CLOCK_SLACK_US: u64 = 86_400_000_000;
 /// A utilisation between 100 percent and this is due to rounding. A larger value is uninitialised memory of the driver.
 pub(super) const MAX_PERCENT: c_uint = 1000;
+/// A larger number of a critical error is none: NVIDIA's list ends below 200.
+pub(super) const LARGEST_XID: u64 = 0xffff;
+/// No PCIe link has more lanes.
+pub(super) const MOST_LANES: c_uint = 64;
+/// A driver that counts more devices is wrong: no machine has as many.
+pub(super) const MOST_DEVICES: c_uint = 1024;
 /// An account of 0% counts if the process lived for this long, milliseconds: two of the driver's rounds.
 pub(super) const ACCOUNTED_MS: u64 = 2000;
 /// Least time between two GPM samples, nanoseconds: the metrics are differences of counters.

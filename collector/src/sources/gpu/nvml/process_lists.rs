@@ -14,10 +14,10 @@ use nvml_wrapper_sys::bindings::{
     nvmlProcessesUtilizationInfo_v1_t,
 };
 
-use super::api::{Api, Failure, ListCall, NOT_AVAILABLE, call, check, code, grow, list, struct_version};
+use super::api::{Api, Failure, ListCall, call, check, code, grow, list, struct_version};
 use super::figure_kind::Kind;
 use super::policy;
-use crate::model::gpu::{Missing, ProcessMemory, Reading, Work, either};
+use crate::model::gpu::{MOST_BYTES, Missing, ProcessMemory, Reading, Work, either};
 
 /// Sizes of a list's entry by layout, bytes: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
@@ -174,8 +174,7 @@ impl KnownLists {
         };
         let others = (0..LISTS.len()).filter(|number| *number != COMPUTE);
         let has_left = others.flat_map(|number| self.listed(number)).any(|(pid, _)| left(*pid));
-        let bytes =
-            self.listed(COMPUTE).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes != NOT_AVAILABLE);
+        let bytes = self.listed(COMPUTE).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes <= MOST_BYTES);
         let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
         let has_grown = self.used.zip(now).is_some_and(|((used_before, listed_before), (used, listed))| {
             let in_list = listed.saturating_sub(listed_before);
@@ -203,8 +202,7 @@ impl KnownLists {
                     for (pid, bytes) in entries {
                         let work = works.entry(*pid).or_default();
                         *work = work.and(WORK[number]);
-                        let bytes =
-                            if *bytes == NOT_AVAILABLE { Err(Missing::NotReported) } else { Ok(*bytes) };
+                        let bytes = if *bytes > MOST_BYTES { Err(Missing::NotReported) } else { Ok(*bytes) };
                         let processes = if is_fresh { &mut now } else { &mut earlier };
                         let known = processes.entry(*pid).or_insert(Err(Missing::NotReported));
                         // If several lists show a process, its largest memory counts.

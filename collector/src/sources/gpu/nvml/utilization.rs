@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
 use super::api::{Api, Failure, call, code, list, number};
-use super::policy;
 use super::process_lists;
+use super::{figures, policy};
 use crate::model::gpu::{Busy, ProcessBusy, Reading};
 use crate::model::sorting::Sorting;
 use crate::sys::clock;
@@ -162,6 +162,11 @@ impl Newest {
         self.has_sample.then_some(latest_us)
     }
 
+    /// The newest time of a sample that is believed, microseconds of the driver's clock.
+    fn believed_us(&self, now_ns: u64) -> u64 {
+        self.latest_us(now_ns).unwrap_or_else(|| clock::realtime_ns() / 1000 + policy::CLOCK_SLACK_US)
+    }
+
     /// Takes in the time of the newest sample of a reading, microseconds. `None`: the reading has no sample. Returns whether its
     /// samples count: those of the first reading are from before the run.
     fn note_reading(&mut self, newest_us: Option<u64>, now_ns: u64) -> bool {
@@ -224,6 +229,8 @@ pub(super) fn busy(
         }
         return rated(progress, uncovered_us, policy::LONGEST_SAMPLE_US, rates);
     }
+    let latest_us = last.believed_us(now_ns);
+    samples.retain(|(at_us, _)| (1..=latest_us).contains(at_us));
     progress.spacing.add(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
     // The driver still has the newest sample of the last reading, so no sample was overwritten since.
@@ -270,7 +277,7 @@ fn rated(
 ) -> Utilization {
     progress.rated_us += uncovered_us;
     let us = uncovered_us.min(longest_us);
-    let busy = rates().map(|rates| vec![Busy { us, percent: f64::from(rates.gpu).min(100.0) }]);
+    let busy = rates().and_then(|rates| Ok(vec![Busy { us, percent: figures::percent(rates.gpu)? }]));
     Utilization {
         lost_us: if busy.is_ok() { uncovered_us - us } else { 0 },
         is_sampled: false,
@@ -337,6 +344,7 @@ fn own_samples(
     let mut read: Vec<(u64, f64)> = samples
         .into_iter()
         .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
+        .filter(|(_, percent)| (0.0..=f64::from(policy::MAX_PERCENT)).contains(percent))
         .collect();
     read.order_by_key(|(at_us, _)| *at_us);
     Ok(read)
@@ -360,8 +368,7 @@ pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progr
     let now_ns = clock::monotonic_ns();
     let last = progress.processes;
     // Both kinds are dated by the same clock, and the samples of the device have just been read.
-    let latest_us = progress.device.latest_us(now_ns);
-    let latest_us = latest_us.unwrap_or_else(|| clock::realtime_ns() / 1000 + policy::CLOCK_SLACK_US);
+    let latest_us = progress.device.believed_us(now_ns);
     let (capacity, has_older) = (&mut progress.process_capacity, &mut progress.has_older_process_call);
     let samples =
         match process_lists::utilization(api, device, last.newest_us, latest_us, capacity, has_older) {

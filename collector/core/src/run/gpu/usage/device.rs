@@ -54,6 +54,9 @@ pub struct RunOnDevice {
     pub has_accounting: bool,
     /// The driver listed a process of the run without its memory.
     pub has_unreported: Groups<bool>,
+    /// The driver's last list has a process of the run without its memory, so their sum is not known.
+    #[serde(default)]
+    pub lacks_memory: bool,
     /// When the driver first listed a process of the run by a known pid, CLOCK_MONOTONIC nanoseconds.
     listed_since_ns: Option<u64>,
     /// The driver listed a pid of another pid namespace, which may be that of a process of the run.
@@ -84,7 +87,7 @@ struct ListSums {
 
 impl ListSums {
     /// Adds an entry about a process: its memory in bytes, if the driver knows it. `was_listed`: the list before has the entry with
-    /// the same memory. A process that lacks its memory for the first time may just have ended ([`DeviceUsage::has_false_zeros`]).
+    /// the same memory. A process that lacks its memory for the first time may just have ended ([`Device::may_be_used`]).
     /// `is_kept`: the process has figures of its own.
     fn add(&mut self, process: &PidEntry, bytes: Option<u64>, was_listed: bool, is_kept: bool) {
         if bytes.is_some() {
@@ -208,7 +211,7 @@ impl DeviceUsage {
             read_ns: self.last_ns,
             is_new: self.recent.is_any_new(),
             used_bytes: gauges.remove(&Figure::MemoryUsed).map(|bytes| bytes as u64),
-            run_bytes: self.recent.run_bytes.get(oldest_ns),
+            run_bytes: self.recent.run_bytes.get(oldest_ns).filter(|_| !self.run.lacks_memory),
             busy_percent: self.recent.busy_percent.get(oldest_ns),
             throttle_bits: self.throttle_bits.filter(|_| self.throttle_read_ns >= oldest_ns),
             is_incomplete: self.is_incomplete(),
@@ -283,6 +286,7 @@ impl DeviceUsage {
         if sample.is_lost {
             self.loss.get_or_insert(Loss { at_ns, is_back: false }).is_back = false;
             self.used_bytes = None;
+            self.run.lacks_memory = false;
             self.recent = RecentFigures::default();
             self.steps.lose();
             maxima.note_loss(reading.number, at_ns);
@@ -399,14 +403,6 @@ impl DeviceUsage {
         }
     }
 
-    /// Whether 0 bytes of a process that uses the device mean that its memory is not known. NVIDIA's drivers 545 to 560
-    /// list a process of a container by its pid there, but look for its memory by its pid outside. See
-    /// open-gpu-kernel-modules PR 614 and HAMi-core issue 112. A single 0 can also come from a process that ended between these
-    /// two steps of the driver. So each 0 of an NVIDIA driver counts as unknown, whatever its version.
-    fn has_false_zeros(&self) -> bool {
-        self.device.vendor == Some(Vendor::Nvidia)
-    }
-
     /// Adds up the entries of a process list, read at `at_ns` (CLOCK_MONOTONIC nanoseconds), that are about processes of the run.
     /// Notes what the list shows of them, and whether it has a pid of another namespace.
     fn add_up(
@@ -426,7 +422,7 @@ impl DeviceUsage {
                     self.run.is_used = true;
                     self.run.listed_since_ns.get_or_insert(at_ns);
                     self.run.has_unreported.add(process.is_main, reported.is_none(), |a, b| a || b);
-                    let bytes = reported.filter(|bytes| *bytes > 0 || !self.has_false_zeros());
+                    let bytes = reported.filter(|bytes| self.device.may_be_used(*bytes));
                     let was_listed = since_ns < at_ns;
                     let is_kept = processes.figures_of(process, listed.pid).is_some();
                     sums.add(process, bytes, was_listed, is_kept);
@@ -466,6 +462,7 @@ impl DeviceUsage {
             self.full = full.or(self.full.take());
         }
         processes.add_memory(number, &self.device.id, at_ns, &sums.by_process);
+        self.run.lacks_memory = sums.whole().is_none();
         self.steps.add(MemoryList {
             at_ns,
             oldest_ns: at_ns.saturating_sub(reading.most_unread_ns),

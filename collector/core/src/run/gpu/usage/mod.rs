@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pid_table::{PidEntry, PidResolver};
 use super::policy::{GpuPolicy, most_unread_ns};
-use crate::model::gpu::{BackendsAtEnd, Batch, Device, TrackedDevice};
+use crate::model::gpu::{BackendsAtEnd, Batch, Device, TorchMemory, TrackedDevice};
 use crate::model::groups::Groups;
 use crate::run::steps::MemoryStep;
 use device::{DeviceReading, DeviceUsage};
@@ -62,6 +62,9 @@ pub struct GpuUsage {
     pub end_ns: Option<u64>,
     /// The run had a process besides the first one.
     pub has_descendants: bool,
+    /// What processes told of PyTorch's memory.
+    #[serde(default)]
+    pub torch: Vec<TorchMemory>,
 }
 
 impl GpuUsage {

@@ -11,9 +11,10 @@ impl GpuUsage {
     /// none did, the last one, unless that is too old.
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
+        let is_any_lacking = self.devices.iter().any(|device| device.run.lacks_memory);
         GpuSums {
             used_bytes: self.max.recent_used.get(oldest_ns),
-            run_bytes: self.max.recent_memory.get(oldest_ns),
+            run_bytes: self.max.recent_memory.get(oldest_ns).filter(|_| !is_any_lacking),
             busy_percent: self.max.recent_busy.get(oldest_ns),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
@@ -37,11 +38,5 @@ impl GpuUsage {
         };
         let mut devices = self.devices.iter().filter(must_report).peekable();
         devices.peek().is_some() && devices.all(|device| device.recent.run_bytes.get(oldest_ns).is_some())
-    }
-
-    /// Whether the driver has listed a process of the run on a device, by the device's id, without its memory.
-    pub fn has_unreported_memory(&self, device: &str) -> bool {
-        let mut devices = self.devices.iter().filter(|usage| usage.device.id == device);
-        devices.any(|usage| usage.run.has_unreported.combined)
     }
 }

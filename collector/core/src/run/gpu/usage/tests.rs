@@ -576,9 +576,15 @@ fn memory_of_a_process_now_is_unknown_where_a_driver_does_not_tell_it() {
     let silent = ProcessMemory { work: Work::Compute, pid: 10, bytes: Err(Missing::NotReported) };
     bench.at(3, vec![memory("a", vec![silent]), memory("b", vec![listed(10, 50)])]);
     assert_eq!(now(&bench, 3), [None, Some(0)]);
-    assert!(bench.usage.has_unreported_memory("a") && !bench.usage.has_unreported_memory("b"));
+    let sums = |bench: &Bench, at_s: u64| {
+        let now = bench.usage.now(at_s * S);
+        let of_devices = now.devices.iter().map(|device| device.run_bytes.map(|bytes| bytes.combined));
+        (of_devices.collect::<Vec<_>>(), now.run_bytes.is_some())
+    };
+    assert_eq!(sums(&bench, 3), (vec![None, Some(50)], false));
     bench.at(4, vec![memory("a", vec![]), memory("b", vec![listed(10, 50)])]);
     assert_eq!(now(&bench, 4), [Some(50), Some(0)], "it freed what it had there");
+    assert_eq!(sums(&bench, 4), (vec![Some(500), Some(50)], true), "the largest of the open sample");
     bench.at(5, vec![memory("a", vec![]), DeviceSample::lost("b")]);
     assert_eq!(now(&bench, 5), [Some(0), Some(0)], "a lost device holds nothing");
 }
