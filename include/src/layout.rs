@@ -73,6 +73,9 @@ pub const NODES_ASKED: u32 = 3;
 /// [`Header::nodes`]: a process has told the launcher, and no process waits any more.
 pub const NODES_GIVEN_UP: u32 = 4;
 
+/// [`Header::nodes`]: the launcher is to be told before the first program that starts others on the nodes of a job, such as mpirun.
+pub const NODES_BY_LAUNCHER: u32 = 5;
+
 /// A counter on a cache line of its own, so that writers and reader do not slow each other down.
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);

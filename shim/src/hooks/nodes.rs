@@ -5,7 +5,9 @@ use core::ffi::c_char;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use gpu_track_abi::client::reaches_nodes;
-use gpu_track_abi::layout::{Header, NODES_ASKED, NODES_BY_SRUN, NODES_BY_SSH, NODES_GIVEN_UP, NODES_NONE};
+use gpu_track_abi::layout::{
+    Header, NODES_ASKED, NODES_BY_LAUNCHER, NODES_BY_SRUN, NODES_BY_SSH, NODES_GIVEN_UP, NODES_NONE,
+};
 
 use crate::environment::Text;
 use crate::readable::strings;
@@ -28,7 +30,7 @@ pub(super) fn is_told() -> bool {
 pub(super) unsafe fn prepare(path: *const c_char, argv: *const *const c_char) {
     for header in state::sessions() {
         let by = header.nodes.load(Acquire);
-        if matches!(by, NODES_BY_SRUN | NODES_BY_SSH | NODES_ASKED) && header.is_open() {
+        if !matches!(by, NODES_NONE | NODES_GIVEN_UP) && header.is_open() {
             // SAFETY: promised by the caller.
             unsafe { prepare_for(header, by, path, argv) };
         }
@@ -45,7 +47,9 @@ unsafe fn prepare_for(header: &Header, by: u32, path: *const c_char, argv: *cons
     let arguments = || unsafe { strings(argv) }.map_while(|word| word.map(Text::bytes));
     // While another program waits, it is not known by which way.
     let reaches = |by| reaches_nodes(by, arguments());
-    let is_one = reaches(by) || (by == NODES_ASKED && (reaches(NODES_BY_SRUN) || reaches(NODES_BY_SSH)));
+    let is_asked = by == NODES_ASKED;
+    let is_one = reaches(by)
+        || (is_asked && (reaches(NODES_BY_SRUN) || reaches(NODES_BY_SSH) || reaches(NODES_BY_LAUNCHER)));
     // For a null path the kernel returns EFAULT, which counts as a file that is there.
     if is_one && sys::is_there(path, libc::F_OK) {
         ask(header, by);

@@ -298,8 +298,8 @@ impl Segment {
         let _ = futex::wake(doorbell, futex::Flags::empty(), 1);
     }
 
-    /// Has processes tell the launcher before the first program that reaches other nodes `by` a certain way: `NODES_BY_SRUN` or
-    /// `NODES_BY_SSH`.
+    /// Has processes tell the launcher before the first program that reaches other nodes `by` a certain way: `NODES_BY_SRUN`,
+    /// `NODES_BY_SSH` or `NODES_BY_LAUNCHER`.
     pub fn tell_of_nodes(&self, by: u32) {
         self.header().nodes.store(by, Ordering::Release);
     }

@@ -23,6 +23,7 @@ pub(super) fn started(program: &str, args: &[String]) -> Option<Started> {
         "docker" | "docker-compose" | "nerdctl" | "podman" | "podman-remote" => container(program, args),
         "ssh" | "slogin" | "rsh" => host(args),
         "pdsh" | "clush" | "pssh" | "parallel-ssh" => hosts(program, args),
+        "pbsdsh" | "pbs_tmrsh" | "blaunch" => hosts_of_job(program, args),
         "parallel" => parallel(args),
         "systemd-run" | "run0" => unit(program, args),
         "machinectl" => machine(args),
@@ -89,6 +90,19 @@ fn hosts(program: &str, args: &[String]) -> Option<Started> {
     };
     let target = options.value(&["w", "H", "nodes", "host"]).map(str::to_owned);
     (!options.has_any(starts_nothing)).then_some(Started { kind: Host, target })
+}
+
+/// The hosts of a batch job on which a call of pbsdsh, pbs_tmrsh or blaunch starts a command. `None`: it starts none.
+fn hosts_of_job(program: &str, args: &[String]) -> Option<Started> {
+    let options = match program {
+        "pbsdsh" => Options::parse(args, |name| value_if_among(name, "c n h")),
+        "pbs_tmrsh" => Options::parse(args, |name| value_if_among(name, "l")),
+        _ => Options::parse(args, |name| value_if_among(name, "u z")),
+    };
+    let first = || options.operands.first().map(String::as_str).filter(|_| program != "pbsdsh");
+    let target = options.value(&["z", "h"]).or_else(first);
+    let starts_nothing = options.operands.is_empty() || options.has_any(&["V", "version"]);
+    (!starts_nothing).then(|| Started { kind: Host, target: target.map(str::to_owned) })
 }
 
 /// The hosts on which a call of GNU parallel starts commands. `None`: its arguments name no other host than this one.
@@ -198,6 +212,12 @@ mod tests {
             ("ssh n2 -t rsync -a a b", "Host n2"),
             ("ssh ssh://me@n2:2222 make", "Host n2"),
             ("rsh n2 hostname", "Host n2"),
+            ("pbsdsh -v -n 1 -- ./app -h n9", "Host -"),
+            ("pbsdsh -h n2 ./app", "Host n2"),
+            ("pbsdsh --version", "nothing"),
+            ("blaunch n2 -no-shell ./app -z", "Host n2"),
+            ("blaunch -z n2 ./app", "Host n2"),
+            ("blaunch -V", "nothing"),
             ("pdsh -R ssh -w n[1-3] uptime", "Host n[1-3]"),
             ("clush -w n1,n2 uptime", "Host n1,n2"),
             ("parallel-ssh -H n1 uptime", "Host n1"),

@@ -143,6 +143,10 @@ impl Elsewhere {
         };
         let has_agent = |entry: &ClientEntry| entry.has_agent && here.has_agents;
         let of_agents = |entry, count: u64| if has_agent(entry) { count } else { 0 };
+        // LSF carries the environment, and with it the session, to the agents of a job.
+        let of_lsf = |entry: &ClientEntry, count: u64| {
+            if here.has_agents && entry.program == "blaunch" { count } else { 0 }
+        };
         let own = self
             .clients
             .iter()
@@ -153,7 +157,8 @@ impl Elsewhere {
             target: entry.target.clone(),
             count: *count,
             followed: calls_of(entry).filter(|place| reason_of(place).is_none()).count() as u64
-                + of_agents(entry, *count),
+                + of_agents(entry, *count)
+                + of_lsf(entry, *count),
             in_tree: calls_of(entry).filter(|place| **place == ContainerPlace::InTree).count() as u64
                 + of_agents(entry, *count),
             reason: calls_of(entry).find_map(reason_of),
