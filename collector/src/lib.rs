@@ -35,6 +35,7 @@ pub use sinks::kept;
 pub use sinks::output::{output_at, write_report};
 pub use sinks::tracking;
 pub use sinks::{has_files, live_cpu_percent, live_figures, write_everywhere, write_files};
+pub use sources::allowed::host_file;
 pub use sources::cgroup::{self, run_cgroup};
 pub use sources::connector;
 pub use sources::containers::socket as container_socket;

@@ -9,6 +9,7 @@ mod agents_truth;
 mod alert_commands;
 mod alerts;
 mod attach;
+mod batch_agents;
 mod births_and_deaths;
 mod bundles;
 mod causes;

@@ -44,7 +44,7 @@ pub(crate) fn read(
 ///
 /// # Errors
 /// If it can't be read: a text that follows the file's name.
-fn host_file(path: &OsStr) -> Result<String, String> {
+pub fn host_file(path: &OsStr) -> Result<String, String> {
     let (user, path) = (User::this(), Path::new(path));
     let resolved = if user.is_root() { user.resolve(path) } else { Ok(path.to_owned()) };
     let resolved = resolved.map_err(|problem| format!("is not safe: {problem}"))?;

@@ -118,8 +118,8 @@ pub(crate) struct Preparations {
     #[arg(long, display_order = 6)]
     pub(crate) overwrite: bool,
 
-    /// With "auto", track other nodes, too: where srun starts something in a Slurm job, and where Open MPI, MPICH or Intel MPI do over
-    /// ssh. Over ssh, without this option, COMMAND has to be mpirun or mpiexec. "all" adds what ssh itself starts, as for pdsh and GNU
+    /// With "auto", track other nodes, too: where srun, blaunch, flux run or mpirun starts something in a batch job, and where Open MPI,
+    /// MPICH or Intel MPI do over ssh. Over ssh, without this option, COMMAND has to be mpirun or mpiexec. "all" adds what ssh itself starts, as for pdsh and GNU
     /// parallel. Behind srun or Open MPI's mpirun, one report of all ranks is made. With -o FILE, the reports of the nodes or ranks are
     /// in FILE.d, which the nodes have to share [default: GPU_TRACK_NODES, or auto]
     #[arg(long, value_name = "WHEN", display_order = 9,
@@ -144,7 +144,7 @@ pub(crate) struct Preparations {
 /// When other nodes are tracked, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodesWhen {
-    /// Where Slurm or an MPI launcher starts something there.
+    /// Where a batch system or an MPI launcher starts something there.
     Auto,
     /// Where ssh does, too.
     All,

@@ -81,6 +81,9 @@ first with the ssh that reads it; it is not set for what ssh starts.
 SLURM_CONF, SLURM_WORKING_CLUSTER, SLURM_CLUSTERS, SLURM_JWT
 Where Slurm's controller is, for the srun that starts agents. It gets no other variable of Slurm's.
 
+PBS_JOBCOOKIE, PBS_NODENUM, PBS_TASKNUM, PBS_MOMPORT, PBS_ENVIRONMENT, FLUX_URI
+Where the batch system is, for the pbsdsh or flux that starts agents.
+
 SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID
 The batch job's id: %j in the name of a report.
 

@@ -1,5 +1,5 @@
-//! The agent: a launcher on another node. Its command is the daemon of an MPI launcher, or what ssh starts. In a step of Slurm it has
-//! no command, and lasts as long as the step has input.
+//! The agent: a launcher on another node. Its command is the daemon of an MPI launcher, or what ssh starts. In a batch job it
+//! has no command, and lasts as long as it has input.
 //!
 //! The agent writes nothing to stderr. If it can't do its work, it becomes the daemon.
 
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::directory::{CheckedIn, NodeDirectory};
 use super::report_note::AgentPlace;
-use super::{check_links_to, json_in, slurm_step, state_directory};
+use super::{check_links_to, json_in, state_directory, step};
 use crate::cli::{AgentSpec, Options};
 use crate::companion::gpu_list;
 use crate::process::spawn::{self, InheritedState};
@@ -55,7 +55,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
     let Some((CheckedIn { file, part }, place, is_left)) = checked_in else {
         if !has_command {
             // The launcher waits for the tasks of all nodes, also for those that track nothing.
-            slurm_step::say_ready(None);
+            step::say_ready(None);
             return Ok(Prepared::Ends(ExitCode::SUCCESS));
         }
         // `become_command` undoes this, and what Rust's runtime has changed: the daemon gets the signal state that was inherited.
@@ -89,7 +89,7 @@ fn check_in(spec: &AgentSpec) -> Option<(CheckedIn, Option<AgentPlace>, bool)> {
 /// Says on stdout that the node is tracked, and where its report is if that stays on the node (`spec`). Then watches the standard
 /// input in a thread. Returns a flag that becomes true when the input has ended; a SIGCHLD wakes this process then.
 pub(crate) fn watch_input(spec: Option<&AgentSpec>) -> Arc<AtomicBool> {
-    slurm_step::say_ready(spec.and_then(|spec| spec.left.as_deref()));
+    step::say_ready(spec.and_then(|spec| spec.left.as_deref()));
     let watch = end_watch::start(|| {
         // A read error counts as the end.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -98,7 +98,7 @@ pub(crate) fn watch_input(spec: Option<&AgentSpec>) -> Arc<AtomicBool> {
     watch.unwrap_or_else(|_| Arc::new(AtomicBool::new(true)))
 }
 
-/// Whether the standard input is a pipe that has ended: Slurm has started this agent too late.
+/// Whether the standard input is a pipe that has ended: it was started too late.
 fn is_input_over() -> bool {
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];

@@ -26,6 +26,8 @@ const MARK_BYTES: u64 = 17;
 const NEW_MARK: &str = ".run";
 /// The note of [how the report of all nodes is made](super::report_note).
 pub(super) const NOTE: &str = ".report";
+/// What begins the name of a file into which a task of a batch system writes what it says.
+pub(super) const SAID: &str = ".said.";
 /// The file that a run locks while it is in the directory.
 const LOCK: &str = "lock";
 /// What follows the name of a node on which no agent could run, as [`absence_script`] writes it.
@@ -131,7 +133,7 @@ impl NodeDirectory {
         for entry in entries_of_runs(path)?.iter().filter(|entry| is_report(&entry.path())) {
             fs::remove_file(entry.path())?;
         }
-        directory.remove_absences();
+        directory.remove_notes();
         let new = path.join(NEW_MARK);
         fs::write(&new, format!("{id:016x}\n"))?;
         fs::rename(new, path.join(MARK))?;
@@ -306,11 +308,14 @@ impl NodeDirectory {
             .collect()
     }
 
-    /// Removes what [`Self::absences`] reads. A directory of that name that is not empty stays.
-    fn remove_absences(&self) {
+    /// Removes what [`Self::absences`] reads, and what tasks have said. A directory that is not empty stays.
+    fn remove_notes(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
-            if Absence::at_end_of(&entry.file_name().to_string_lossy()).is_some() {
+            let name = entry.file_name();
+            if Absence::at_end_of(&name.to_string_lossy()).is_some() {
                 let _ = fs::remove_dir(entry.path());
+            } else if name.as_encoded_bytes().starts_with(SAID.as_bytes()) {
+                let _ = fs::remove_file(entry.path());
             }
         }
     }
@@ -323,7 +328,7 @@ impl NodeDirectory {
             // A file that can't be removed keeps the directory, too, so the user finds it there.
             let _ = fs::remove_file(path);
         }
-        self.remove_absences();
+        self.remove_notes();
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -463,7 +468,7 @@ mod tests {
         };
         run(&path, "/nonexistent");
         assert_eq!(directory.absences(), [(host(), Absence::Missing)]);
-        directory.remove_absences();
+        directory.remove_notes();
         run(&path, "/bin/sh");
         assert_eq!(directory.absences(), [(host(), Absence::OtherVersion)]);
         // Neither is there a directory of the run, nor does a link lead to another place.

@@ -7,16 +7,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::model::config::Config;
 use gpu_track_collector::model::host_name::short;
-use gpu_track_collector::model::report::{self, ElsewhereKind, Hints, LeftReport, Report, StartedElsewhere};
-use gpu_track_collector::report::merge::{MergedReport, note_left_reports, note_untracked_nodes, ranks_csv};
+use gpu_track_collector::model::report::{
+    self, ElsewhereKind, Hints, LeftReport, Nodes, Report, StartedElsewhere,
+};
+use gpu_track_collector::report::merge::{
+    MergedReport, note_left_reports, note_unseen, note_untracked_nodes, ranks_csv,
+};
 use gpu_track_collector::tracking::{TrackingFile, of_nodes};
 use gpu_track_collector::{ProcRoot, write_everywhere};
 use serde::Deserialize;
 
+use super::batch_job::BatchJob;
 use super::carriers::Carriers;
 use super::directory::{Absence, NodeDirectory, prefix_of_host};
-use super::slurm_step::{SlurmStep, Told};
-use super::{Joined, NodeRun, Stage};
+use super::step::{Step, Told};
+use super::{Joinable, Joined, NodeRun, Stage};
 use crate::cli::{HeldTrackingFile, Options};
 use crate::companion::{merge, report_files};
 use crate::console::message;
@@ -112,7 +117,7 @@ impl NodeRun {
             Stage::Joined(joined) => joined,
             Stage::Joining(made) if made.is_finished() => {
                 // The run was over before a program reached another node.
-                if let Ok(Ok(place)) = made.join() {
+                if let Ok(Ok(Joinable { place: Some(place), .. })) = made.join() {
                     place.directory.remove();
                 }
                 return;
@@ -120,14 +125,14 @@ impl NodeRun {
             // A file system that does not answer may still make the directory.
             Stage::Alone | Stage::Joining(_) | Stage::Failed => return,
         };
-        // What the agents of Slurm have told is taken before the wait, which ends their step.
-        let told = joined.step.as_ref().map(SlurmStep::told);
+        // What the agents of a batch job have told is taken before the wait, which ends their step.
+        let told = joined.step.as_ref().map(Step::told);
         let reports = joined.wait_for_others(signals);
         let config =
             Config { report: self.report.clone(), ..config::from_options(options, &ProcRoot::default()) };
         let Some(mut merged) = report_of_all(&joined.directory, &reports) else { return };
         let has_left = told.as_ref().is_some_and(|told| !told.left.is_empty());
-        joined.note_missing_nodes(&self.carriers, &mut merged.report, told);
+        joined.note_missing_nodes(&self.carriers, self.job.as_ref(), &mut merged.report, told);
         let is_written = write(&config, &merged);
         // `tracking` has the files of --trace-gpu and --events, too, which have other forms.
         let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
@@ -149,20 +154,34 @@ impl NodeRun {
     }
 }
 
+/// What is said of nodes without a report.
+struct Places {
+    /// Where their reports are, or may be.
+    left: Vec<LeftReport>,
+    /// Why there are none.
+    untracked: Vec<(String, String)>,
+}
+
 impl Joined {
-    /// Notes in the report of all nodes why nodes have none, or where their reports are. `told`: what the agents of Slurm have told;
-    /// `None`: Slurm has started none. An agent that an MPI launcher has started can't tell that it does not see the directory. So each
+    /// Notes in the report of all nodes why nodes have none, or where their reports are. `told`: what the agents of a batch job have told;
+    /// `None`: the batch system has started none. An agent that an MPI launcher has started can't tell that it does not see the directory. So each
     /// node without a report, on which an agent was to start, may have left one.
-    fn note_missing_nodes(&self, carriers: &Carriers, report: &mut Report, told: Option<Told>) {
-        let is_by_slurm = told.is_some();
+    fn note_missing_nodes(
+        &self,
+        carriers: &Carriers,
+        job: Option<&BatchJob>,
+        report: &mut Report,
+        told: Option<Told>,
+    ) {
+        let has_step = told.is_some();
         let Told { mut left, absences } = told.unwrap_or_default();
         let program = carriers.program().display().to_string();
         let absences = absences.into_iter().chain(self.directory.absences());
         let mut untracked: Vec<(String, String)> =
             absences.map(|(node, absence)| (node, absence_text(absence, &program))).collect();
-        let name = self.directory.path().file_name().unwrap_or_default().to_string_lossy();
+        let name = self.name();
         let missing = report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Node);
-        for entry in missing.filter(|_| !is_by_slurm) {
+        for entry in missing.filter(|_| !has_step) {
             let node = entry.target.clone().unwrap_or_else(|| "nodes of srun".to_owned());
             if untracked.iter().any(|(known, _)| short(known) == short(&node)) {
                 continue;
@@ -179,14 +198,21 @@ impl Joined {
             }
         }
         let lost = self.hosts_without_report(&report.coverage.elsewhere);
-        if let Some(first) = lost.first()
+        let silent = job.map(|job| self.others_without_report(job)).unwrap_or_default();
+        let starter = job.map_or("ssh", |job| job.system.name);
+        if let Some(first) = lost.first().or(silent.first())
             && !report.hints.is_of_limit()
         {
-            report.hints = Hints::unknown(format!("what ssh started on {first} is not in this report"));
+            report.hints = Hints::unknown(format!("what {starter} started on {first} is not in this report"));
         }
         for node in lost.into_iter().filter(|node| untracked.iter().all(|(known, _)| known != node)) {
             left.push(LeftReport { path: format!("{HOME_STATE}/{name}"), node, is_certain: false });
         }
+        let mut places = Places { left, untracked };
+        if let Some(job) = job {
+            self.note_nodes_of_job(job, report, has_step, silent, &mut places);
+        }
+        let Places { left, untracked } = places;
         if !left.is_empty() {
             note_left_reports(report, left, &self.directory.path().display().to_string(), &program);
         }
@@ -209,7 +235,68 @@ impl Joined {
             .collect()
     }
 
-    /// Ends the agents that Slurm has started; others end with their daemon. Then waits until each report in the directory is
+    /// Notes which other nodes of a batch job have no report: the hosts in `silent`, and those without a name. `has_step`: agents were
+    /// started.
+    fn note_nodes_of_job(
+        &self,
+        job: &BatchJob,
+        report: &mut Report,
+        has_step: bool,
+        silent: Vec<String>,
+        places: &mut Places,
+    ) {
+        let why = if has_step {
+            "Their agents left no report".to_owned()
+        } else {
+            format!("{} started no agents: {}", job.system.name, self.no_step)
+        };
+        let unnamed = self.unnamed_without_report(job);
+        if unnamed > 0 {
+            let none = Nodes { unseen: 0, unseen_names: Vec::new() };
+            report.coverage.nodes.get_or_insert(none).unseen += unnamed;
+            places.untracked.push((format!("{unnamed} of the job's nodes"), why.clone()));
+        }
+        let is_known = |known: &str, node: &str| short(known) == short(node);
+        for node in silent {
+            note_unseen(report, &node);
+            let is_said = places.untracked.iter().any(|(known, _)| is_known(known, &node))
+                || places.left.iter().any(|left| is_known(&left.node, &node));
+            match has_step {
+                _ if is_said => {}
+                true => places.left.push(LeftReport {
+                    path: format!("{HOME_STATE}/{}", self.name()),
+                    node,
+                    is_certain: false,
+                }),
+                false => places.untracked.push((node, why.clone())),
+            }
+        }
+    }
+
+    /// The name of the nodes' directory.
+    fn name(&self) -> String {
+        self.directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// The hosts that agents were to be started on one by one, and of which there is no report.
+    fn others_without_report(&self, job: &BatchJob) -> Vec<String> {
+        let reports = self.directory.reports().unwrap_or_default();
+        let is_of = |path: &PathBuf, host: &str| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            short(&name) == short(host)
+        };
+        let others = job.others.iter().map(|other| other.host.clone());
+        others.filter(|host| !reports.iter().any(|path| is_of(path, host))).collect()
+    }
+
+    /// How many other nodes of a job have no report, if their names are not known.
+    fn unnamed_without_report(&self, job: &BatchJob) -> u64 {
+        let others = self.directory.reports().map_or(0, |reports| reports.len().saturating_sub(1));
+        let is_unnamed = job.system.counting().is_some();
+        if is_unnamed { job.tasks.saturating_sub(others) as u64 } else { 0 }
+    }
+
+    /// Ends the agents that a batch system has started; others end with their daemon. Then waits until each report in the directory is
     /// final, at most for [`PATIENCE`], or until a signal asks to end. Returns the files of the reports.
     fn wait_for_others(&mut self, signals: SignalSet) -> Vec<PathBuf> {
         drop(self.step.take());

@@ -1,6 +1,6 @@
 //! A run over several nodes: `gpu-track-run -- mpirun ./app`.
 //!
-//! On each other node an [`agent`] tracks what runs there. In a job of Slurm, agents are tasks of [a step](slurm_step) of their
+//! On each other node an [`agent`] tracks what runs there. In a [batch job](batch_job), agents are tasks of [a step](step) of their
 //! own. Elsewhere the MPI launcher starts a daemon on each other node, and [`carriers`] make it start an agent there instead,
 //! whose command is the daemon. Each agent is a launcher, and writes the report of its node into a [`directory`] that all
 //! share. At the end, the launcher [`gather`]s these reports and makes one of them.
@@ -14,6 +14,7 @@
 
 mod agent;
 mod agent_options;
+mod batch_job;
 mod carriers;
 mod directory;
 mod gather;
@@ -21,37 +22,42 @@ mod joint_report;
 mod merger;
 mod remote_shell;
 mod report_note;
-mod slurm_step;
+mod starter;
+mod step;
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gpu_track_abi::layout::{NODES_BY_SRUN, NODES_BY_SSH};
+use gpu_track_abi::client::{is_mpi_launcher, reaches_nodes};
+use gpu_track_abi::layout::NODES_BY_SSH;
 use gpu_track_collector::model::batch;
 use gpu_track_collector::model::config::{Message, OtherNodes, ReportConfig, ReportTarget};
 use gpu_track_collector::model::style::Output;
 use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
-use gpu_track_collector::{Segment, clock};
+use gpu_track_collector::{Segment, clock, host_file};
 
 pub(crate) use agent::{Prepared, prepare as prepare_agent, watch_input};
 pub(crate) use joint_report::{RankLock, make as make_joint_report};
 pub(crate) use merger::{MERGER, serve_merger};
 pub(crate) use remote_shell::{serve_if_started_as_remote_shell, serve_if_started_as_ssh};
 pub(crate) use report_note::AgentPlace;
-pub(crate) use slurm_step::{STARTER, serve_starter};
+pub(crate) use starter::{STARTER, serve_starter};
 
 use crate::cli::Options;
 use crate::process::spawn::{Environment, InheritedState};
 use crate::{console, keep};
+use batch_job::BatchJob;
 use carriers::Carriers;
 use directory::{CheckedIn, Membership, NodeDirectory};
 use merger::Merger;
-use slurm_step::{SlurmJob, SlurmStep};
+use starter::Starter;
+use step::Step;
 
 /// What the name of the nodes' directory has after that of the report.
 const SUFFIX: &str = ".d";
@@ -77,14 +83,14 @@ pub(crate) struct NodeRun {
     is_temporary: bool,
     carriers: Carriers,
     /// The job of several nodes in which the run is.
-    job: Option<SlurmJob>,
-    /// The signal state that srun gets back.
+    job: Option<BatchJob>,
+    /// The signal state that the batch system's programs get back.
     inherited: Option<InheritedState>,
     /// The report of all nodes, as the user asked for it.
     report: ReportConfig,
     stage: Stage,
-    /// The process that has started Slurm's agents, until it has been reaped.
-    starter: Option<u32>,
+    /// The processes that have started a batch system's programs, until they have been reaped.
+    starters: Vec<u32>,
     /// What the account of the run is still to be told.
     messages: Vec<Message>,
 }
@@ -94,11 +100,19 @@ enum Stage {
     /// No program has reached another node.
     Alone,
     /// One is about to, and a thread makes the directory: its file system may be slow.
-    Joining(JoinHandle<io::Result<Place>>),
+    Joining(JoinHandle<io::Result<Joinable>>),
     /// Other nodes are tracked.
     Joined(Joined),
     /// They can't be tracked.
     Failed,
+}
+
+/// What the thread finds out that makes the directory.
+struct Joinable {
+    /// How many tasks agents have, if the batch system was asked for it.
+    tasks: Option<usize>,
+    /// `None`: the job has one node.
+    place: Option<Place>,
 }
 
 /// This node's place in the directory of the nodes' reports.
@@ -114,9 +128,9 @@ struct Joined {
     directory: NodeDirectory,
     /// The file of this node's report.
     own: PathBuf,
-    /// The agents that Slurm has started.
-    step: Option<SlurmStep>,
-    /// Why Slurm has started none.
+    /// The agents that the batch system has started.
+    step: Option<Step>,
+    /// Why it has started none.
     no_step: String,
     /// Makes the report of all nodes while the run goes on. `None`: it goes to no file.
     merger: Option<Merger>,
@@ -130,7 +144,7 @@ impl NodeRun {
     /// Where the user has not asked for it, only an MPI launcher that is the command itself gets the variables that start agents: other
     /// programs could hand them on to jobs that they submit, where Open MPI would start no daemon.
     pub(crate) fn prepare(options: &mut Options) -> Option<Self> {
-        let job = SlurmJob::here(&keep::own_variable);
+        let job = BatchJob::here(&keep::own_variable, &host_file);
         let tracks_ssh = options.preparations.tracks_ssh();
         let is_asked = options.preparations.asks_for_nodes();
         let mut made = match batch::system(&keep::own_variable) {
@@ -160,7 +174,7 @@ impl NodeRun {
 
     /// # Errors
     /// If no directory can be named, or its path would not reach the nodes unchanged. The error is a line for the user.
-    fn make(options: &mut Options, job: Option<SlurmJob>) -> Result<Self, String> {
+    fn make(options: &mut Options, job: Option<BatchJob>) -> Result<Self, String> {
         let of_report = options.report.files().next().map(directory_beside);
         let is_temporary = of_report.is_none();
         let path = of_report
@@ -183,7 +197,7 @@ impl NodeRun {
             inherited: None,
             report,
             stage: Stage::Alone,
-            starter: None,
+            starters: Vec::new(),
             messages: Vec::new(),
         })
     }
@@ -204,8 +218,8 @@ impl NodeRun {
     }
 
     /// Prepares for the command, which is about to start. Has the shim tell the launcher before a program reaches another node. If
-    /// the command itself is srun, agents are started now, and waited for. Returns the variables for the command by which its programs
-    /// start agents. `inherited`: the signal state that srun gets back.
+    /// the command itself is such a program of a batch job, agents are started now, and waited for. Returns the variables for the command
+    /// by which its programs start agents. `inherited`: the signal state that the batch system's programs get back.
     pub(crate) fn begin(
         &mut self,
         segment: &Segment,
@@ -213,19 +227,20 @@ impl NodeRun {
         inherited: InheritedState,
     ) -> Environment {
         self.inherited = Some(inherited);
-        if self.job.is_none() {
+        let Some(job) = &self.job else {
             let variables = self.carriers.environment(segment.named().path());
             // There are none if a run around this one starts agents.
             if !variables.is_empty() {
                 segment.tell_of_nodes(NODES_BY_SSH);
             }
             return variables;
-        }
-        if program_name(command) != Some(OsStr::new("srun")) {
-            segment.tell_of_nodes(NODES_BY_SRUN);
+        };
+        let by = job.system.told_by;
+        if !reaches_nodes(by, command.iter().map(|word| word.as_bytes())) {
+            segment.tell_of_nodes(by);
             return Vec::new();
         }
-        self.join();
+        self.join(segment);
         self.end_joining(segment);
         if let Some(step) = self.step_mut()
             && let Err(problem) = step.await_ready()
@@ -239,7 +254,7 @@ impl NodeRun {
     /// account of the run is to be told.
     pub(crate) fn attend(&mut self, segment: &Segment) -> Vec<Message> {
         match &mut self.stage {
-            Stage::Alone if segment.is_told_of_nodes() => self.join(),
+            Stage::Alone if segment.is_told_of_nodes() => self.join(segment),
             Stage::Joining(made) if made.is_finished() => {
                 self.end_joining(segment);
                 self.end_wait(segment);
@@ -266,13 +281,13 @@ impl NodeRun {
     /// Whether this child of the launcher starts agents, or makes a report of all nodes.
     pub(crate) fn has(&self, pid: u32) -> bool {
         let is_merger = |joined: &Joined| joined.merger.as_ref().is_some_and(|merger| merger.has(pid));
-        self.starter == Some(pid) || matches!(&self.stage, Stage::Joined(joined) if is_merger(joined))
+        self.starters.contains(&pid) || matches!(&self.stage, Stage::Joined(joined) if is_merger(joined))
     }
 
     /// Such a child has ended.
     pub(crate) fn ended(&mut self, pid: u32) {
-        if self.starter == Some(pid) {
-            self.starter = None;
+        if self.starters.contains(&pid) {
+            self.starters.retain(|starter| *starter != pid);
         } else if let Some(merger) = self.merger() {
             merger.ended();
         }
@@ -300,16 +315,31 @@ impl NodeRun {
         joined.merger.as_mut()
     }
 
-    fn step_mut(&mut self) -> Option<&mut SlurmStep> {
+    fn step_mut(&mut self) -> Option<&mut Step> {
         let Stage::Joined(joined) = &mut self.stage else { return None };
         joined.step.as_mut()
     }
 
-    /// Begins to make the directory of the nodes' reports.
-    fn join(&mut self) {
+    /// Begins to make the directory of the nodes' reports, unless the batch system says that the job has one node.
+    fn join(&mut self, segment: &Segment) {
+        let counting = match self.job.as_ref().zip(self.inherited) {
+            Some((job, inherited)) => starter::count(job.system, segment.named().path(), inherited),
+            None => Ok(None),
+        };
+        let counting = match counting {
+            Ok(counting) => counting,
+            Err(error) => return self.can_not_join(&error),
+        };
+        self.starters.extend(counting.as_ref().map(|starter| starter.pid));
         let (path, id, is_temporary) = (self.path.clone(), self.id, self.is_temporary);
         let report = self.report.clone();
-        let make = move || Place::make(&path, id, is_temporary, &report);
+        let make = move || {
+            let nodes = counting.map(Starter::number).transpose()?;
+            let tasks = nodes.map(|nodes| nodes.saturating_sub(1));
+            let place =
+                (tasks != Some(0)).then(|| Place::make(&path, id, is_temporary, &report)).transpose()?;
+            Ok(Joinable { tasks, place })
+        };
         match thread::Builder::new().spawn(make) {
             Ok(made) => self.stage = Stage::Joining(made),
             Err(error) => self.can_not_join(&error),
@@ -326,37 +356,52 @@ impl NodeRun {
         self.stage = Stage::Failed;
     }
 
-    /// Waits for the thread that makes this node's place in the directory. Then has Slurm start agents. A line on stderr says what is not
-    /// possible.
+    /// Waits for the thread that makes this node's place in the directory. Then has the batch system start agents. A line on stderr says
+    /// what is not possible.
     fn end_joining(&mut self, segment: &Segment) {
         let Stage::Joining(made) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
         let made = made.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-        let Place { directory, checked_in, membership } = match made {
-            Ok(place) => place,
+        let (tasks, place) = match made {
+            Ok(Joinable { tasks, place: Some(place) }) => (tasks, place),
+            Ok(Joinable { place: None, .. }) => return,
             Err(error) => return self.can_not_join(&error),
         };
-        let CheckedIn { file, part } = checked_in;
+        let Place { directory, checked_in: CheckedIn { file, part }, membership } = place;
         self.messages.push(Message::NodesJoin { clock_ahead_s: part.clock_ahead_s });
         let merger = self.report.files().next().is_some().then(Merger::new);
-        let no_step = String::new();
-        let joined = Joined { directory, own: file, step: None, no_step, merger, _membership: membership };
-        self.stage = Stage::Joined(joined);
-        let Some((job, inherited)) = self.job.as_ref().zip(self.inherited) else { return };
-        let segment = segment.named().path();
-        match SlurmStep::start(job, segment, &self.carriers.agent(Some(segment)), inherited) {
-            Ok((step, starter)) => {
-                self.starter = Some(starter);
-                if let Stage::Joined(joined) = &mut self.stage {
-                    joined.step = Some(step);
-                }
+        let mut joined = Joined {
+            directory,
+            own: file,
+            step: None,
+            no_step: String::new(),
+            merger,
+            _membership: membership,
+        };
+        let started = self.job.as_mut().zip(self.inherited).map(|(job, inherited)| {
+            job.tasks = tasks.unwrap_or(job.tasks);
+            let segment = segment.named().path();
+            let agent = self.carriers.agent(Some(segment));
+            let started = Step::start(job, segment, &agent, joined.directory.path(), inherited);
+            started.map_err(|error| format!("{}: {error}", job.system.program))
+        });
+        let problem = match started.transpose() {
+            Ok(started) => {
+                self.starters.extend(started.as_ref().map(|(_, starter)| *starter));
+                joined.step = started.map(|(step, _)| step);
+                None
             }
-            Err(error) => self.has_no_step(format!("srun: {error}")),
+            Err(problem) => Some(problem),
+        };
+        self.stage = Stage::Joined(joined);
+        if let Some(problem) = problem {
+            self.has_no_step(problem);
         }
     }
 
-    /// Notes why Slurm has started no agents, and says so.
+    /// Notes why the batch system has started no agents, and says so.
     fn has_no_step(&mut self, problem: String) {
-        console::message(format_args!("--nodes: Slurm starts no agents: {problem}"));
+        let system = self.job.as_ref().map_or("", |job| job.system.name);
+        console::message(format_args!("--nodes: {system} starts no agents: {problem}"));
         if let Stage::Joined(joined) = &mut self.stage {
             joined.step = None;
             joined.no_step = problem;
@@ -387,15 +432,11 @@ fn program_name(words: &[OsString]) -> Option<&OsStr> {
 
 /// Whether a command is an MPI launcher, also behind a program that only starts it in a certain way.
 fn starts_by_mpi(words: &[OsString]) -> bool {
-    const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
     const WRAPPERS: [&str; 9] =
         ["env", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "numactl", "taskset"];
     let is_wrapped = program_name(words).is_some_and(|name| WRAPPERS.iter().any(|known| name == *known));
-    let is_launcher = |word: &OsString| {
-        // Debian's names have the library after a dot.
-        let name = Path::new(word).file_name().map(OsStr::to_string_lossy).unwrap_or_default();
-        LAUNCHERS.contains(&name.split('.').next().unwrap_or_default())
-    };
+    let is_launcher =
+        |word: &OsString| Path::new(word).file_name().is_some_and(|name| is_mpi_launcher(name.as_bytes()));
     words.first().is_some_and(is_launcher) || (is_wrapped && words.iter().any(is_launcher))
 }
 

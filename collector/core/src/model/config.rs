@@ -194,7 +194,7 @@ pub enum OtherNodes {
     Off,
     /// That is not possible: a line for the user says why.
     Impossible(String),
-    /// The user has not asked for them, and the command is no MPI launcher, and in no job of Slurm.
+    /// The user has not asked for them, and the command is no MPI launcher, and in no batch job.
     OnRequest,
     /// By agents.
     ByAgents {

@@ -77,7 +77,7 @@ fn places(left: &[&LeftReport]) -> String {
 
 /// Counts `node`, which kept its report, among the nodes without a report. A merged `report` also gets it in its list of nodes.
 /// Does nothing if `report` is of that node itself, or was made of a report of it.
-fn note_unseen(report: &mut Report, node: &str) {
+pub fn note_unseen(report: &mut Report, node: &str) {
     let is_this_node = |name: &str| short(name) == short(node);
     let has_report = report.host.hostname.as_deref().is_some_and(is_this_node)
         || report.nodes.iter().any(|known| known.reports > 0 && is_this_node(&known.node));

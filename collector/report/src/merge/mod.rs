@@ -41,7 +41,7 @@ mod words;
 
 pub(crate) use ending::is_sent;
 pub use head::Head;
-pub use left::{note_left_reports, note_untracked_nodes};
+pub use left::{note_left_reports, note_unseen, note_untracked_nodes};
 pub use merger::{MergedReport, Merger};
 pub use plan::{Plan, Source};
 pub use quantity::MOST_CLOCK_OFFSET_S;
