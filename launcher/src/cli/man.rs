@@ -59,6 +59,9 @@ GPU_TRACK_COMMAND, GPU_TRACK_COMMAND_PID, GPU_TRACK_LAUNCHER_PID
 Set for the command of --on-alert: what happened, the alert as it was given, the line that stderr gets, and the figures. \
 What is not known is not set.
 
+GPU_TRACK_METRICS
+The .csv file into which gpu_track.metric() writes. What PyTorch told of its memory there goes into the report.
+
 GPU_TRACK_KEEP
 How many reports are kept for --last, wherever the run is; 0: none.
 
