@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::support::cluster::{IN_JOB, cluster, on_host, on_n1, on_node, on_slurm, run_in};
 use crate::support::gpu_files::amd_root;
+use crate::support::leftovers::segments;
 use crate::support::rows::{Database, JsonLines, Rows};
 use crate::support::run::{BINARY, Tracked, cache_home, tracked};
 use crate::support::{installed, or_skip, wait_until};
@@ -321,7 +322,8 @@ fn summary_of_this_node_comes_where_the_launcher_is_killed_and_no_file_is_named(
         .start();
     let kept =
         || fs::read_dir(state.path().join("gpu-track")).ok()?.flatten().find(|entry| entry.path().is_file());
-    wait_until("the kept report", || kept().is_some());
+    // The launcher ends before the collector.
+    wait_until("the end", || kept().is_some() && segments(running.pid()).is_empty());
     let run = running.wait();
     assert_eq!(run.stderr.matches("ENDED, exit status unknown").count(), 1, "{}", run.stderr);
 }

@@ -185,9 +185,12 @@ class Cells(InKernel):
 
     # Requirement: PY-17
     def test_interrupted_cell_ends_and_has_its_line(self) -> None:
+        # A line can come in two messages. A second interrupt would end what shows the cell's line.
+        interrupts = iter([self.manager.interrupt_kernel])
+
         def interrupt(kind: str, _content: object) -> None:
             if kind == "stream":
-                self.manager.interrupt_kernel()
+                next(interrupts, lambda: None)()
 
         # ipykernel 7.1 itself loses about half of the interrupts of a cell that awaits.
         done = self.run_cell("%%gpu_track\nprint('begun', flush=True)\nimport time\ntime.sleep(1000)", interrupt)
