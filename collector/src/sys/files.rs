@@ -21,7 +21,8 @@ pub(crate) fn open_regular(path: impl Arg, access: OFlags) -> io::Result<(File, 
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);
     let found = file.metadata()?;
-    if found.is_file() { Ok((file, found)) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    let is_refused = || io::Error::new(io::ErrorKind::PermissionDenied, "it is no regular file");
+    if found.is_file() { Ok((file, found)) } else { Err(is_refused()) }
 }
 
 /// Opens a directory, by its path or by its name in the directory `at`. It must not be a link.
