@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::support::run::{Tracked, tracked};
-use crate::support::{is_root, kill, leftovers, or_skip, wait_until};
+use crate::support::{is_root, leftovers, or_skip, wait_until};
 
 /// The name of the other host.
 const OTHER: &str = "other-host";
@@ -195,7 +195,7 @@ fn command_runs_as_without_us_where_the_batch_system_starts_no_agents() {
             };
             assert_eq!(*unseen, expected, "{system} {fault}");
             // A program that does not see the end of its input is killed after half a minute.
-            leftovers::processes(&mark).iter().for_each(|(pid, _)| kill(*pid, libc::SIGKILL));
+            leftovers::kill_processes(&mark);
         }
     }
 }
@@ -213,9 +213,6 @@ fn agents_end_where_the_launcher_is_killed() {
         let mark = running.mark().to_owned();
         let stage = || job.of_other().map(|report| report["stage"].clone());
         wait_until(&format!("the last report of {system}'s agent"), || stage() == Some("final".into()));
-        for (pid, _) in leftovers::processes(&mark) {
-            kill(pid, libc::SIGKILL);
-        }
         drop(running);
         wait_for_end(&mark);
     }

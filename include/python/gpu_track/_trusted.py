@@ -7,6 +7,7 @@ or it has the sticky bit. For any other user the environment is the user's own.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 
@@ -68,6 +69,14 @@ def temporary_directory() -> tempfile.TemporaryDirectory[str]:
 def new_directory() -> str:
     """A new directory for temporary files, which the caller removes."""
     return tempfile.mkdtemp(prefix=_PREFIX, dir=_place())
+
+
+def remove_directory(directory: str) -> None:
+    """Removes such a directory. It takes some attempts if a gpu-track-run that is about to end writes its report there."""
+    for _ in range(10):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not os.path.exists(directory):
+            break
 
 
 def _place() -> str | None:

@@ -10,7 +10,6 @@ import contextlib
 import enum
 import logging
 import os
-import shutil
 import threading
 import weakref
 from collections.abc import Callable, Sequence, Set
@@ -25,7 +24,7 @@ from gpu_track._metrics import MetricFile, placeless
 from gpu_track._program import ask_json, file_argument
 from gpu_track._stretch import Stretch
 from gpu_track._text import lines
-from gpu_track._trusted import new_directory
+from gpu_track._trusted import new_directory, remove_directory
 from gpu_track.analysis import JsonFiles
 from gpu_track.resource_usage import (
     ComputeTime,
@@ -501,13 +500,13 @@ class Tracker:
                 # Tracking did not begin. The next try is to find no file.
                 with contextlib.suppress(OSError):
                     os.remove(self._metrics_file)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        remove_directory(self._directory)
 
 
 def _remove(directory: str, owner: int) -> None:
     """Removes a directory that this process has made. A forked child has the parent's objects, too."""
     if owner == os.getpid():
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_directory(directory)
 
 
 def _in_thread(work: Callable[[], _Result]) -> Future[_Result]:

@@ -45,6 +45,14 @@ pub fn collector(mark: &str, launcher: u32) -> Option<u32> {
     })
 }
 
+/// Kills what is left of the run with this mark.
+pub fn kill_processes(mark: &str) {
+    for (pid, _) in processes(mark) {
+        // SAFETY: kill has no memory preconditions. A process that has ended meanwhile is no error.
+        unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+    }
+}
+
 /// Files in /dev/shm of the launcher with this pid.
 pub fn segments(launcher: u32) -> Vec<String> {
     let launcher = launcher.to_string();

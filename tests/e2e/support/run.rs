@@ -321,10 +321,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if self.directory.is_some() {
             let launcher = self.child.id();
-            for (pid, _) in leftovers::processes(self.mark()) {
-                // SAFETY: kill has no memory preconditions. A process that has ended meanwhile is no error.
-                unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
-            }
+            leftovers::kill_processes(self.mark());
             drop(self.child.kill());
             drop(self.child.wait());
             for name in leftovers::segments(launcher) {
