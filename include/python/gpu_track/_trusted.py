@@ -72,7 +72,7 @@ def new_directory() -> str:
 
 
 def remove_directory(directory: str) -> None:
-    """Removes such a directory. It takes some attempts if a gpu-track-run that is about to end writes its report there."""
+    """Removes such a directory, in several attempts if a gpu-track-run that ends writes its report there meanwhile."""
     for _ in range(10):
         shutil.rmtree(directory, ignore_errors=True)
         if not os.path.exists(directory):

@@ -181,7 +181,7 @@ def time_ms(command: Sequence[str]) -> float:
     """The time of a command without its output, milliseconds."""
     quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     start = time.monotonic_ns()
-    pid = os.posix_spawn(command[0], command, os.environ, file_actions=quiet)
+    pid = os.posix_spawn(command[0], [*command], os.environ, file_actions=quiet)
     os.waitpid(pid, 0)
     return (time.monotonic_ns() - start) / 1e6
 
