@@ -6,18 +6,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-
 use super::members::Member;
 use crate::sys::own_program;
-use crate::sys::segment::named::KnownFile;
+use crate::sys::segment::named::{FileId, KnownFile};
 
-/// The name of an ender. Its arguments are a [`TreeToEnd`].
+/// The name of an ender. Its arguments are the fields of [`TreeToEnd`].
 pub const ENDER: &str = "gpu-track-ender";
+/// Stands for a field that is `None`.
+const NONE: &str = "-";
 
 /// What is to be ended, and how.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeToEnd {
     /// The launcher. `None`: it is gone.
     pub launcher: Option<u32>,
@@ -32,7 +31,6 @@ pub struct TreeToEnd {
     /// SIGTERM was sent by another ender.
     pub is_told: bool,
     /// Processes of the tree that the starter of the ender knows. They and their descendants are ended, too.
-    #[serde(skip)]
     pub known: Vec<Member>,
 }
 
@@ -55,41 +53,53 @@ impl TreeToEnd {
         ender.spawn()
     }
 
-    /// Makes the arguments of an ender: all fields as JSON, but the path of the segment, which need not be UTF-8, and the known
-    /// processes, which may be more than fit in one argument (128 KiB); then that path; then each process.
+    /// Makes the arguments of an ender: the fields in their order, durations in milliseconds, and a process as `PID:START_TICKS`.
     fn to_args(&self) -> Vec<OsString> {
-        let path = self.segment.as_ref().map(|segment| segment.path.clone().into_os_string());
-        [to_arg(self), path.unwrap_or_default()].into_iter().chain(self.known.iter().map(to_arg)).collect()
+        let pid = |pid: Option<u32>| pid.map_or_else(|| NONE.into(), |pid| OsString::from(pid.to_string()));
+        let member = |member: &Member| format!("{}:{}", member.pid, member.start_ticks).into();
+        let kill_after = self.kill_after.as_millis().to_string().into();
+        let [inherits, is_told] =
+            [self.inherits_orphans, self.is_told].map(|flag| u8::from(flag).to_string().into());
+        let (path, file) = self.segment.as_ref().map_or((NONE.into(), NONE.into()), |segment| {
+            let FileId { device: (major, minor), inode } = segment.id;
+            (segment.path.clone().into_os_string(), format!("{major}:{minor}:{inode}").into())
+        });
+        let fixed = [pid(self.launcher), inherits, pid(self.main), path, file, kill_after, is_told];
+        fixed.into_iter().chain(self.known.iter().map(member)).collect()
     }
 
     /// Reads the arguments that [`Self::to_args`] makes. `None`: they have another form.
     pub(super) fn from_args(args: &[OsString]) -> Option<Self> {
-        let [fields, path, known @ ..] = args else { return None };
-        let mut tree: Self = from_arg(fields)?;
-        if let Some(segment) = &mut tree.segment {
-            segment.path = path.into();
-        }
-        tree.known = known.iter().map(from_arg).collect::<Option<_>>()?;
-        Some(tree)
+        let [launcher, inherits, main, path, file, kill_after, is_told, known @ ..] = args else {
+            return None;
+        };
+        let number = |arg: &OsString| arg.to_str()?.parse().ok();
+        let member = |arg: &OsString| {
+            let (pid, start_ticks) = arg.to_str()?.split_once(':')?;
+            Some(Member { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
+        };
+        Some(Self {
+            launcher: number(launcher),
+            inherits_orphans: inherits == "1",
+            main: number(main),
+            segment: file_id(file.to_str()?).map(|id| KnownFile { path: path.into(), id }),
+            kill_after: Duration::from_millis(kill_after.to_str()?.parse().ok()?),
+            is_told: is_told == "1",
+            known: known.iter().map(member).collect::<Option<_>>()?,
+        })
     }
 }
 
-/// Makes an argument that has a value as JSON.
-fn to_arg(value: &impl Serialize) -> OsString {
-    serde_json::to_string(value).unwrap_or_default().into()
-}
-
-/// Reads an argument that [`to_arg`] makes. `None`: it has another form.
-fn from_arg<T: DeserializeOwned>(arg: &OsString) -> Option<T> {
-    serde_json::from_str(arg.to_str()?).ok()
+/// Reads `MAJOR:MINOR:INODE`. `None`: it has another form.
+fn file_id(text: &str) -> Option<FileId> {
+    let (major, rest) = text.split_once(':')?;
+    let (minor, inode) = rest.split_once(':')?;
+    Some(FileId { device: (major.parse().ok()?, minor.parse().ok()?), inode: inode.parse().ok()? })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
     use super::*;
-    use crate::sys::segment::named::FileId;
 
     #[test]
     fn arguments_are_read_as_they_were_written() {
@@ -100,7 +110,7 @@ mod tests {
                 inherits_orphans: launcher.is_some(),
                 main: launcher.map(|pid| pid + 1),
                 segment: launcher.map(|_| KnownFile {
-                    path: OsString::from_vec(b"/dev/shm/gpu-track.\xff.7.1".to_vec()).into(),
+                    path: "/dev/shm/gpu-track.0.7.1".into(),
                     id: FileId { device: (0, 26), inode: u64::MAX },
                 }),
                 kill_after: Duration::from_millis(1500),
@@ -109,9 +119,9 @@ mod tests {
             };
             assert_eq!(TreeToEnd::from_args(&tree.to_args()), Some(tree));
         }
-        let fields = to_arg(&TreeToEnd::default());
-        for wrong in [&[][..], &["{}".into()], &["{}".into(), "".into()], &[fields, "".into(), "8".into()]] {
-            assert_eq!(TreeToEnd::from_args(wrong), None, "{wrong:?}");
+        for wrong in ["", "- 0 - x -", "- 0 - x - y 0", "- 0 - x - 1 0 z", "- 0 - x - 1 0 1"] {
+            let args: Vec<OsString> = wrong.split(' ').map(OsString::from).collect();
+            assert_eq!(TreeToEnd::from_args(&args), None, "{wrong:?}");
         }
     }
 }

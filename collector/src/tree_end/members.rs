@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use super::TreeToEnd;
 use crate::sources::helpers::{Helpers, runs_own_program};
 use crate::sources::membership::Membership;
@@ -11,7 +9,7 @@ use crate::store::run_directory::RunDirectory;
 use crate::sys::proc_fs::{ProcRoot, Stat};
 
 /// A process. The start tells it from a later process with the same pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// Its pid.
     pub pid: u32,

@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
-use serde::{Deserialize, Serialize};
 
 use crate::sys::files::open_regular;
 
@@ -24,7 +23,7 @@ pub struct NamedFile {
 }
 
 /// What tells a file from others, whatever its name: its device and its inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     /// Major and minor number of the device.
     pub device: (u32, u32),
@@ -33,10 +32,9 @@ pub struct FileId {
 }
 
 /// A file that another process can't replace by one of the same name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownFile {
-    /// The name that it was created with. JSON can't have it: it need not be UTF-8.
-    #[serde(skip)]
+    /// The name that it was created with.
     pub path: PathBuf,
     /// The file itself.
     pub id: FileId,
