@@ -90,7 +90,7 @@ impl Sinks {
                 match sink.open(resume) {
                     Ok(()) => {
                         // The sinks of the loop get no items of the outbox, so only `live` counts of what they want.
-                        wants.extend(sink.wants().get(&ItemKind::Live));
+                        wants.extend(sink.wants().into_iter().filter(|kind| *kind == ItemKind::Live));
                         sinks.in_loop.push(sink);
                     }
                     Err(error) => observations.push(failed(sink.as_ref(), &error)),

@@ -3,7 +3,7 @@
 //! A sample is provisional until it closes: when the next one is complete, or at the end of the run. From then on it does not
 //! change. Everything that shows the run over time takes [`TreeSample`]s.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -288,8 +288,14 @@ pub enum ItemKind {
     Live,
 }
 
-/// What the sinks of a run take from the core. What none takes is not kept.
-pub type Wants = BTreeSet<ItemKind>;
+/// What the sinks of a run take from the core, once or more. What none takes is not kept.
+pub type Wants = Vec<ItemKind>;
+
+impl ItemKind {
+    /// All kinds, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Sample, Self::Ended, Self::Event, Self::Happened, Self::Tasks, Self::Live];
+}
 
 impl SystemSample {
     /// The larger of each figure in two samples. A known figure is larger than an unknown one.

@@ -2,7 +2,7 @@
 //! in their order. The outbox is part of the run state, so a restarted collector hands its items on. It is bounded, and keeps nothing
 //! that no sink wants.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ pub struct Outbox {
     /// The sinks were given the items before this number.
     given: u64,
     /// How many lines of each kind were dropped, before any sink was given them, since the sinks were last given items.
-    missed: BTreeMap<ItemKind, u64>,
+    missed: [u64; ItemKind::ALL.len()],
     /// Key of the last sample that was added, CLOCK_MONOTONIC nanoseconds.
     closed_ns: u64,
     /// The place in the state file at which the items that come next are kept, bytes.
@@ -92,7 +92,7 @@ impl Outbox {
         {
             // Sinks keep what they were given in queues of their own.
             if self.first >= self.given {
-                *self.missed.entry(dropped.kind()).or_default() += dropped.lines();
+                self.missed[dropped.kind() as usize] += dropped.lines();
             }
             self.first += 1;
         }
@@ -114,13 +114,14 @@ impl Outbox {
     }
 
     /// How many lines of a sink with these wants were dropped since [`Self::given`] was last called, and never given to it.
-    pub fn missed(&self, wants: &Wants) -> u64 {
-        self.missed.iter().filter(|(kind, _)| wants.contains(kind)).map(|(_, lines)| lines).sum()
+    pub fn missed(&self, wants: &[ItemKind]) -> u64 {
+        let wanted = ItemKind::ALL.iter().zip(self.missed).filter(|(kind, _)| wants.contains(kind));
+        wanted.map(|(_, lines)| lines).sum()
     }
 
     /// Notes that the sinks were given all items, and were told how many they missed.
     pub fn given(&mut self) {
-        (self.given, self.missed) = (self.end(), BTreeMap::new());
+        (self.given, self.missed) = (self.end(), [0; ItemKind::ALL.len()]);
     }
 
     /// Removes the items before this number: the sinks have taken them.
@@ -139,7 +140,7 @@ impl Outbox {
             self.push(item);
         }
         // The killed collector's sinks may have had the items that were dropped, so none counts as missed.
-        (self.given, self.missed) = (self.first, BTreeMap::new());
+        (self.given, self.missed) = (self.first, [0; ItemKind::ALL.len()]);
     }
 }
 
@@ -168,7 +169,7 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.add_sample(sample(1));
         assert_eq!(outbox.end(), 0);
-        outbox.wants.insert(ItemKind::Sample);
+        outbox.wants.push(ItemKind::Sample);
         for at_ns in 1..=2000 {
             outbox.add_sample(sample(at_ns));
         }

@@ -296,7 +296,7 @@ mod tests {
         };
         let mut samples = Samples { open: Some(TreeSample::default()), ..Samples::default() };
         samples.commands = vec![command("make", 3)];
-        samples.outbox.wants.insert(ItemKind::Sample);
+        samples.outbox.wants.push(ItemKind::Sample);
         samples.add_last_cpu(&[ended("make", 7), ended("cc", 5)]);
         let open = samples.open.unwrap();
         let used: Vec<_> = open.commands.iter().map(|one| (&*one.command, one.cpu_ns)).collect();
