@@ -20,8 +20,8 @@ const STATES: usize = TimeState::ALL.len();
 /// Time in each state, nanoseconds.
 type ByState = [u128; STATES];
 
-/// What the reports tell of a command, added up: the wall time that it decided and the time of its threads, by state,
-/// and how long it waited for children and for pipes of the run.
+/// What the reports tell of a command, added up. The wall time that it decided and the time of its threads are by state. The other
+/// times are those in which it waited for children, and for pipes of the run.
 #[derive(Debug, Default)]
 struct CommandSums {
     wall_ns: ByState,

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::file;
-use super::rows::is_no_space;
 use crate::model::style::StreamFile;
 use crate::sinks::sink::Loss;
 
@@ -89,4 +88,12 @@ impl GrowingFile {
     pub(super) fn loss(&self) -> Loss {
         self.loss.clone()
     }
+}
+
+/// Whether a write failed because the disk or a quota is full, or the file would be larger than the limit (RLIMIT_FSIZE).
+fn is_no_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }

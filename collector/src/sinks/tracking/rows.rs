@@ -96,14 +96,6 @@ fn lengthen(lines: &mut Vec<u8>, begin: u64, length: usize) {
     }
 }
 
-/// Whether a write failed because the disk or a quota is full, or the file would be larger than the limit (RLIMIT_FSIZE).
-pub(super) fn is_no_space(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

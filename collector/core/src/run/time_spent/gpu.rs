@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds::ReadyTime;
 use crate::model::report::TimeState;
 
-/// CPU times that differ by at most one part in so many count as equal, because clocks and the kernel's counts are not read at one
-/// moment.
+/// CPU times that differ by at most one part in so many count as equal. Clocks and the kernel's counts are not read at one moment.
 const TOLERANCE: u64 = 10;
 
 /// The GPUs on which the run holds memory, at a sample.

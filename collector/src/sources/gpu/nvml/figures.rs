@@ -15,7 +15,7 @@ use super::gpm::Gpm;
 use super::handle::Handle;
 use super::policy;
 use super::process_lists::{KnownLists, Lists, ListsOf};
-use super::utilization::{busy, process_busy};
+use super::utilization::{busy, percent, process_busy};
 use crate::model::gpu::{DeviceSample, Figure, MOST_BYTES, Missing, ProcessMemory, Reading};
 use crate::sys::clock;
 
@@ -374,11 +374,6 @@ pub(super) fn number_of(value: c_uint) -> Reading<f64> {
         c_uint::MAX => Err(Missing::NotReported),
         value => Ok(f64::from(value)),
     }
-}
-
-/// A percentage of the driver's. More than 100 is due to rounding, unless it is far more.
-pub(super) fn percent(percent: c_uint) -> Reading<f64> {
-    if percent <= policy::MAX_PERCENT { Ok(f64::from(percent.min(100))) } else { Err(Missing::NotReported) }
 }
 
 /// Reads the driver's present rates of GPU and memory, percent.

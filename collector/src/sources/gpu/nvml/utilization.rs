@@ -1,13 +1,14 @@
 //! Utilisation of a device and by process, from the driver's own samples.
 
 use std::collections::VecDeque;
+use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
 use super::api::{Api, Failure, call, code, list, number};
+use super::policy;
 use super::process_lists;
-use super::{figures, policy};
-use crate::model::gpu::{Busy, ProcessBusy, Reading};
+use crate::model::gpu::{Busy, Missing, ProcessBusy, Reading};
 use crate::model::sorting::Sorting;
 use crate::sys::clock;
 
@@ -277,7 +278,7 @@ fn rated(
 ) -> Utilization {
     progress.rated_us += uncovered_us;
     let us = uncovered_us.min(longest_us);
-    let busy = rates().and_then(|rates| Ok(vec![Busy { us, percent: figures::percent(rates.gpu)? }]));
+    let busy = rates().and_then(|rates| Ok(vec![Busy { us, percent: percent(rates.gpu)? }]));
     Utilization {
         lost_us: if busy.is_ok() { uncovered_us - us } else { 0 },
         is_sampled: false,
@@ -348,6 +349,11 @@ fn own_samples(
         .collect();
     read.order_by_key(|(at_us, _)| *at_us);
     Ok(read)
+}
+
+/// A percentage of the driver's. More than 100 is due to rounding, unless it is far more.
+pub(super) fn percent(percent: c_uint) -> Reading<f64> {
+    if percent <= policy::MAX_PERCENT { Ok(f64::from(percent.min(100))) } else { Err(Missing::NotReported) }
 }
 
 /// What a reading of the utilisation by process gave.

@@ -208,8 +208,8 @@ fn copied_between_forks(members: &[Member]) -> u64 {
     forks.map(own).sum()
 }
 
-/// Memory that a relative's reading at `read_ns` (CLOCK_MONOTONIC) may count as shared with the members, though their later readings
-/// show that they share it no longer, bytes.
+/// Memory that the members no longer share by their readings after `read_ns` (CLOCK_MONOTONIC), bytes. A relative's reading at `read_ns`
+/// may count it as shared.
 fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     let of_one =
         |member: &Member| member.reading.sharing.map_or(0, |sharing| sharing.unshared_since(read_ns));
