@@ -255,7 +255,7 @@ fn foreign_files_are_refused_in_a_line_and_garbage_in_a_whole_one_is_bounded() {
     assert!(text.lines().count() == 3 && text.lines().all(|line| !line.contains(char::is_control)), "{text}");
     assert!(String::from_utf8_lossy(&listed.stderr).contains("several runs go on: name one by its pid"));
     assert_refused(&["4194999"], "no run of this user has the pid 4194999");
-    assert_refused(&["/dev/null"], "\"/dev/null\" cannot be read: it is no regular file");
+    assert_refused(&["/dev/null"], "\"/dev/null\" is no live file of version 2");
 }
 
 // Requirement: TIME-66

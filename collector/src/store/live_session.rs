@@ -86,7 +86,7 @@ impl LiveSession {
 
 /// Opens a regular file of this user for reading. No link is followed. Any other file is `PermissionDenied`.
 fn open_own(path: &Path) -> io::Result<File> {
-    let (file, found) = open_regular(path, OFlags::RDONLY)?;
+    let (file, found) = open_regular(path, OFlags::RDONLY)?.ok_or(ErrorKind::PermissionDenied)?;
     let is_own = found.uid() == rustix::process::geteuid().as_raw();
     if is_own { Ok(file) } else { Err(ErrorKind::PermissionDenied.into()) }
 }

@@ -13,16 +13,15 @@ use rustix::path::Arg;
 /// Bytes that are copied with one call at most.
 const CHUNK: u64 = 1 << 20;
 
-/// Opens a regular file. No link is followed, and no process at the other end of a fifo is waited for.
+/// Opens a regular file. No link is followed, and no process at the other end of a fifo is waited for. `None`: it is no regular file.
 ///
 /// # Errors
-/// `PermissionDenied` if it is no regular file. Any error of open(2).
-pub(crate) fn open_regular(path: impl Arg, access: OFlags) -> io::Result<(File, Metadata)> {
+/// Any error of open(2).
+pub(crate) fn open_regular(path: impl Arg, access: OFlags) -> io::Result<Option<(File, Metadata)>> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);
     let found = file.metadata()?;
-    let is_refused = || io::Error::new(io::ErrorKind::PermissionDenied, "it is no regular file");
-    if found.is_file() { Ok((file, found)) } else { Err(is_refused()) }
+    Ok(found.is_file().then_some((file, found)))
 }
 
 /// Opens a directory, by its path or by its name in the directory `at`. It must not be a link.

@@ -94,7 +94,7 @@ impl LiveFile {
         protection: ProtFlags,
         named: fn(&Path, OwnedFd) -> io::Result<NamedFile>,
     ) -> io::Result<Self> {
-        let (file, found) = open_regular(path, access)?;
+        let (file, found) = open_regular(path, access)?.ok_or(io::ErrorKind::InvalidData)?;
         if found.len() != LIVE_SIZE as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }

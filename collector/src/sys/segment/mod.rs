@@ -118,7 +118,7 @@ pub struct Segment {
 /// # Errors
 /// If it is no file of this user alone, or its mode can't be changed.
 pub fn open_to_all(path: &Path) -> std::io::Result<()> {
-    let (file, found) = files::open_regular(path, OFlags::RDONLY)?;
+    let (file, found) = files::open_regular(path, OFlags::RDONLY)?.ok_or(io::ErrorKind::PermissionDenied)?;
     // A container that has /dev/shm can put another file in its place.
     if found.nlink() != 1 || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(std::io::ErrorKind::PermissionDenied.into());

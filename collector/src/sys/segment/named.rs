@@ -72,7 +72,7 @@ impl NamedFile {
     /// # Errors
     /// `NotFound` if there is no such file. After any other error the file must be left alone.
     pub fn left_behind(path: &Path, uid: u32) -> io::Result<Self> {
-        let (file, found) = open_regular(path, OFlags::RDONLY)?;
+        let (file, found) = open_regular(path, OFlags::RDONLY)?.ok_or(io::ErrorKind::PermissionDenied)?;
         if found.uid() != uid {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
