@@ -47,7 +47,7 @@ fn memory_of_pytorch_stands_beside_what_the_driver_counts() {
     let gpu = report.gpu(GPU1);
     let expected = serde_json::json!({
         "live_bytes": 300_000_000, "reserved_bytes": 1_500_000_000, "fragmented_bytes": 900_000_000,
-        "context_bytes": 500_000_000
+        "most_context_bytes": 500_000_000
     });
     assert_eq!(gpu.array("processes")[0]["torch"], expected);
     let text = &run.stderr;

@@ -71,25 +71,15 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
             combined_bytes: bytes,
         };
     }
-    // An integrated GPU has no memory of its own, and is left out. Each of these shows that a GPU has some.
-    let has_memory = |gpu: &&DeviceUsage| {
-        gpu.device.memory_bytes.is_some()
-            || gpu.knows(Figure::MemoryUsed)
-            || gpu.run.max.combined > 0
-            || gpu.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
-    };
-    // The sums of the machine are unknown if the figure of one device is.
-    let are_all_readable = usage.backends.unreadable.is_empty();
-    let is_use_known =
-        are_all_readable && whole(usage).filter(has_memory).all(|gpu| gpu.knows(Figure::MemoryUsed));
-    let capacities: Vec<_> = whole(usage).filter(has_memory).map(|gpu| gpu.device.memory_bytes).collect();
-    let is_capacity_known = are_all_readable && !capacities.is_empty();
+    let with_memory = whole(usage).filter(|gpu| gpu.has_memory());
+    let capacities: Vec<_> = with_memory.map(|gpu| gpu.device.memory_bytes).collect();
+    let is_capacity_known = usage.backends.unreadable.is_empty() && !capacities.is_empty();
     // `None` if the capacity of one is not known.
     let capacity_bytes: Option<u64> = capacities.into_iter().sum();
     let of_run = memory_of_run(usage);
     MaxGpuRam {
         system_capacity_bytes: capacity_bytes.filter(|_| is_capacity_known),
-        system_bytes: usage.max.used_bytes.filter(|_| is_use_known),
+        system_bytes: usage.max.used_bytes.filter(|_| usage.is_use_known()),
         main_bytes: of_run.main,
         descendants_bytes: of_run.descendants,
         combined_bytes: of_run.combined,
@@ -451,7 +441,7 @@ fn torch_on(usage: &GpuUsage, process: &ProcessGpuUse, device_id: &str) -> Optio
         live_bytes: *live_bytes,
         reserved_bytes: *reserved_bytes,
         fragmented_bytes: *fragmented_bytes,
-        context_bytes: peak - reserved_bytes,
+        most_context_bytes: peak - reserved_bytes,
     })
 }
 

@@ -126,7 +126,7 @@ fn slowed(gpu: &GpuDevice, wall_s: f64, kind: GpuFindingKind, reasons: &[&str]) 
     finding(kind, percent, lost_percent, text).filter(|_| is_slow && percent >= Policy::TENTH_PERCENT)
 }
 
-/// Of what PyTorch keeps there in all processes, a large part can't be given back.
+/// PyTorch can't give back a large part of what it keeps on the GPU in all processes.
 fn fragmented(gpu: &GpuDevice) -> Option<GpuFinding> {
     let told = gpu.processes.iter().filter_map(|process| process.torch.as_ref());
     let parts = told.filter_map(|torch| Some((torch.fragmented_bytes?, torch.reserved_bytes)));

@@ -89,11 +89,11 @@ fn torch_text(gpu: &GpuDevice, units: Units) -> Option<String> {
     for torch in told {
         reserved = reserved.saturating_add(torch.reserved_bytes);
         live = live.zip(torch.live_bytes).map(|(a, b)| a.saturating_add(b));
-        context = context.saturating_add(torch.context_bytes);
+        context = context.saturating_add(torch.most_context_bytes);
     }
     let live = live.map(|live| format!(", {} live at most", units.gpu_bytes(live))).unwrap_or_default();
     let [reserved, context] = [reserved, context].map(|bytes| units.gpu_bytes(bytes));
-    Some(format!("PyTorch reserved {reserved}{live}; CUDA context {context}"))
+    Some(format!("PyTorch reserved {reserved}{live}; CUDA context {context} at most"))
 }
 
 /// Makes the part about a GPU's memory.
@@ -169,8 +169,12 @@ fn processes(gpu: &GpuDevice, units: Units) -> Section {
 fn torch(gpu: &GpuDevice, units: Units) -> Section {
     let row = |process: &GpuProcess| {
         let torch = process.torch.as_ref()?;
-        let bytes =
-            [torch.live_bytes, Some(torch.reserved_bytes), torch.fragmented_bytes, Some(torch.context_bytes)];
+        let bytes = [
+            torch.live_bytes,
+            Some(torch.reserved_bytes),
+            torch.fragmented_bytes,
+            Some(torch.most_context_bytes),
+        ];
         let [live, reserved, fragmented, context] = bytes.map(|bytes| units.gpu_ram_cell(bytes));
         Some([process.pid.to_string(), live, reserved, fragmented, context])
     };
@@ -178,7 +182,7 @@ fn torch(gpu: &GpuDevice, units: Units) -> Section {
     if rows.is_empty() {
         return Section::new("PyTorch");
     }
-    let [live, reserved, fragmented, context] = ["Live", "Reserved", "Fragmented", "CUDA context"]
+    let [live, reserved, fragmented, context] = ["Live", "Reserved", "Fragmented", "Context, at most"]
         .map(|name| Column::number(name, units.gpu_ram.symbol()));
     let head = [Column::count("PID"), live, reserved, fragmented, context];
     Section::new("PyTorch").table(Table::new(head, rows))

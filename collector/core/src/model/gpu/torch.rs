@@ -9,11 +9,11 @@ pub struct TorchMemory {
     pub pid: u32,
     /// PyTorch's number of the device, which need not be the driver's.
     pub device: u32,
-    /// What tensors had.
+    /// The memory of tensors.
     pub live_bytes: Option<u64>,
-    /// The same, and what the allocator kept for later.
+    /// The memory of tensors, and what the allocator kept for later ones.
     pub reserved_bytes: Option<u64>,
-    /// Of what it kept, parts that it can't give back, since the rest of their block is in use.
+    /// Free parts of blocks that are in use. The allocator can't give them back.
     pub fragmented_bytes: Option<u64>,
 }
 

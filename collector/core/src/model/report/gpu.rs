@@ -293,7 +293,7 @@ pub enum GpuFindingKind {
     PowerCapped,
     /// Another GPU of the run was busy by a tenth more of the time.
     Unbalanced,
-    /// Of what PyTorch kept there, 30% or more were free parts of blocks in use, which it can't give back.
+    /// Free parts of blocks in use, which PyTorch can't give back, were 30% or more of what it reserved.
     Fragmented,
 }
 
@@ -356,18 +356,18 @@ pub struct GpuProcess {
     pub torch: Option<GpuTorch>,
 }
 
-/// What PyTorch had on a GPU, by `gpu_track.torch_metrics()`: the largest of each, bytes.
+/// What PyTorch had on a GPU, bytes: the largest amounts that `gpu_track.torch_metrics()` told. Between its calls there can be more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuTorch {
-    /// Tensors.
+    /// The memory of tensors.
     pub live_bytes: Option<u64>,
-    /// These, and what its allocator kept for later.
+    /// The memory of tensors, and what the allocator kept for later ones.
     pub reserved_bytes: u64,
-    /// Of what it kept, parts that it can't give back, since the rest of their block is in use.
+    /// Free parts of blocks that are in use. The allocator can't give them back.
     pub fragmented_bytes: Option<u64>,
-    /// What the driver counts beside `reserved_bytes`: CUDA's context, and libraries with memory of their own.
-    pub context_bytes: u64,
+    /// At most so much was CUDA's context, and memory of other libraries: the driver's peak without `reserved_bytes`.
+    pub most_context_bytes: u64,
 }
 
 /// A figure that is not known.

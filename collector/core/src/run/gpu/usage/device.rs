@@ -176,6 +176,14 @@ impl DeviceUsage {
         Self { device: Arc::new(device), is_visible, ..Self::default() }
     }
 
+    /// Whether it has memory of its own, as an integrated GPU has not. Each of these shows that a GPU has some.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.device.memory_bytes.is_some()
+            || self.knows(Figure::MemoryUsed)
+            || self.run.max.combined > 0
+            || self.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
+    }
+
     /// Whether a figure was ever known.
     pub(crate) fn knows(&self, figure: Figure) -> bool {
         self.figures.known.contains(&figure)

@@ -13,12 +13,18 @@ impl GpuUsage {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         let is_any_lacking = self.devices.iter().any(|device| device.run.lacks_memory);
         GpuSums {
-            used_bytes: self.max.recent_used.get(oldest_ns),
+            used_bytes: self.max.recent_used.get(oldest_ns).filter(|_| self.is_use_known()),
             run_bytes: self.max.recent_memory.get(oldest_ns).filter(|_| !is_any_lacking),
             busy_percent: self.max.recent_busy.get(oldest_ns),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
         }
+    }
+
+    /// Whether the memory in use was read of each device that has memory, so that their sum is that of the machine.
+    pub(crate) fn is_use_known(&self) -> bool {
+        let mut with_memory = self.devices.iter().filter(|device| !device.is_part && device.has_memory());
+        self.backends.unreadable.is_empty() && with_memory.all(|device| device.knows(Figure::MemoryUsed))
     }
 
     /// Begins a sample, which gets the largest of what is read from now on.

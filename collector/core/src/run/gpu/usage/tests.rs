@@ -523,6 +523,19 @@ fn readings_of_single_figures_leave_the_others_as_they_were() {
 }
 
 #[test]
+fn memory_in_use_of_the_machine_is_unknown_as_long_as_that_of_one_device_is() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    let used = |device: &str, bytes: Reading<f64>| value(device, Figure::MemoryUsed, bytes);
+    for (s, of_b, expected) in
+        [(1, None, None), (2, Some(Err(Missing::NotReported)), None), (3, Some(Ok(200.0)), Some(900))]
+    {
+        let of_b = of_b.map(|bytes| used("b", bytes));
+        bench.at(s, [used("a", Ok(700.0))].into_iter().chain(of_b).collect());
+        assert_eq!(bench.usage.now(s * S).used_bytes, expected, "{s}");
+    }
+}
+
+#[test]
 fn usage_survives_serialization() {
     let mut bench = Bench::new(&[gpu("a")]);
     bench.at(2, vec![memory("a", vec![listed(10, 500)]), value("a", Figure::Energy, Ok(5.0))]);
