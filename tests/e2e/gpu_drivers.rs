@@ -7,7 +7,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::support::gpu::{FakeGpus, GPU0, GPU1};
-
+use crate::support::rows::Rows;
 use crate::support::{program, skip, wait_until};
 
 /// Asserts that the report gives `reason` for the missing driver. `was_asked` is true once the collector has called the
@@ -237,8 +237,12 @@ fn gpu_memory_is_null_if_the_compute_list_fails() {
 #[test]
 fn gpu_system_memory_is_null_if_one_gpu_has_none() {
     let gpus = FakeGpus::new(2, "1.memory_used !4");
-    let report = gpus.run(&["hold:0:300,c", "sampled"]).assert_clean(0).clone();
+    let rows = gpus.path("rows.csv");
+    let words = gpus.words(&["hold:0:300,c", "sampled"]);
+    let report = gpus.tracked(words).options(&["--tf", &rows]).run().assert_clean(0).clone();
     assert!(report.at("max_gpu_ram.system").is_null(), "{}", report.at("max_gpu_ram"));
+    let of_rows = Rows::read(Path::new(&rows)).known("system_gpu_ram");
+    assert!(!of_rows.is_empty() && of_rows.iter().all(Option::is_none), "{of_rows:?}");
     assert_eq!(report.gpu_ram()[0], Some(300));
 }
 
