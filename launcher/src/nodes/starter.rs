@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpu_track_collector::own_program;
 use gpu_track_collector::safe_path::User;
+use gpu_track_collector::{given_file, own_program};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, getpid, kill_current_process_group, set_child_subreaper, wait};
@@ -37,6 +37,8 @@ const ENDS: [&str; 2] = ["by-input", "by-signal"];
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a batch system may take to count the nodes of a job.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum number of bytes of a note, which has one line with a path.
+const MOST_OF_NOTE: u64 = 1 << 16;
 /// How often notes are read: at first, and at last, where a node does not answer.
 const NOTE_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
@@ -226,7 +228,7 @@ fn copy(notes: &Mutex<Vec<Note>>) -> bool {
     let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
     for note in notes.iter_mut().filter(|note| !note.is_read) {
         // A file is opened again, since that asks the server of a network file system.
-        if let Ok(text) = fs::read_to_string(&note.path)
+        if let Ok(text) = given_file::read_text(&note.path, MOST_OF_NOTE)
             && text.ends_with('\n')
         {
             note.is_read =
