@@ -138,6 +138,9 @@ pub struct GpuSums {
     pub expected: u32,
     /// The tracked devices that are known so far, parts of devices included.
     pub devices: Vec<GpuSample>,
+    /// No device is known yet, and a driver may still tell one. The figures above are unknown then.
+    #[serde(default)]
+    pub are_devices_sought: bool,
 }
 
 impl GpuSums {
@@ -386,6 +389,7 @@ impl TreeSample {
             busy_percent: larger(self.gpu.busy_percent, next.gpu.busy_percent),
             expected: next.gpu.expected,
             devices: next.gpu.devices.into_iter().map(|device| self.gpu.join_device(device)).collect(),
+            are_devices_sought: next.gpu.are_devices_sought,
         };
         Self {
             from_ns: self.from_ns,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::gpu::GpuUsage;
+use super::gpu::GpuState;
 use super::outbox::{Outbox, Outgoing};
 use super::over_time::commands::by_command;
 use super::over_time::{LateUse, OverTime, Revision, late_uses};
@@ -60,7 +60,7 @@ pub struct Samples {
 pub(crate) struct Parts<'a> {
     pub ram: &'a RamUsage,
     pub cpu: &'a CpuUsage,
-    pub gpu: &'a GpuUsage,
+    pub gpu: &'a GpuState,
     pub totals: &'a Totals,
 }
 

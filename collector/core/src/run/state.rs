@@ -482,7 +482,7 @@ impl RunState {
         self.pass_on_tasks();
         let mut completed = Completed::new(&self.tree, &sample, window_percent);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
-        let gpus = self.gpu.usage.now(self.sampled_ns);
+        let gpus = self.gpu.now(self.sampled_ns);
         let gpu = self.gpu_moment(&sample, &gpus);
         let cores = self.cores.moment(self.ticks_per_second);
         let division =
@@ -493,7 +493,7 @@ impl RunState {
         self.ram.add(&self.tree, &mut sample);
         self.close_sample();
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
-        let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
+        let parts = Parts { ram, cpu, totals, gpu };
         samples.begin(&sample, completed, parts);
         self.sampled_ns = sample.at_ns;
         self.decide(gpus);
@@ -616,7 +616,7 @@ impl RunState {
     /// on, as `Event::Revised`, what was learnt of samples that had closed before.
     fn close_sample(&mut self) {
         let Self { ram, cpu, totals, gpu, samples, .. } = self;
-        let parts = Parts { ram, cpu, totals, gpu: &gpu.usage };
+        let parts = Parts { ram, cpu, totals, gpu };
         if let Some(at_ns) = samples.close(parts) {
             self.ram.largest_by_sample.close(at_ns);
             self.gpu.usage.begin_sample();
@@ -629,7 +629,7 @@ impl RunState {
     /// The last sample as far as it is known: it is open, and may have more RAM when it closes.
     pub fn now(&self) -> Option<TreeSample> {
         let Self { ram, cpu, totals, gpu, .. } = self;
-        self.samples.now(Parts { ram, cpu, totals, gpu: &gpu.usage })
+        self.samples.now(Parts { ram, cpu, totals, gpu })
     }
 
     /// The largest live processes of the last sample; none if no sink wants them.

@@ -246,9 +246,11 @@ impl DataRow {
         self.of_gpus(self.sample().gpu.busy_percent.map(|sum| sum / f64::from(devices.max(1))))
     }
 
-    /// Makes a cell of a figure of the GPUs, empty if it is unknown. Without a GPU, and before one is found, it is 0, as in gpu_tracker.
+    /// Makes a cell of a figure of the GPUs, empty if it is unknown. Without a GPU it is 0, as in gpu_tracker.
     fn of_gpus(&self, value: Option<f64>) -> Value {
-        if self.sample().gpu.devices.is_empty() { Value::Number(0.0) } else { value.into() }
+        let gpus = &self.sample().gpu;
+        let has_none = gpus.devices.is_empty() && !gpus.are_devices_sought;
+        if has_none { Value::Number(0.0) } else { value.into() }
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use usage::GpuUsage;
 
 use crate::model::gpu::{Batch, GpuObservation, GpuPids};
+use crate::model::tree_sample::GpuSums;
 use crate::run::tree::{ProcessSummary, Tree};
 use pid_table::{PidEntry, PidResolver, PidTable};
 
@@ -70,6 +71,12 @@ impl GpuState {
             self.usage.end_ns = Some(observation.at_ns);
         }
         self.is_active = observation.is_active;
+    }
+
+    /// The figures of the sample at `at_ns`, see [`GpuUsage::now`].
+    pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
+        let are_devices_sought = self.is_active && self.usage.devices.is_empty();
+        GpuSums { are_devices_sought, ..self.usage.now(at_ns) }
     }
 
     /// Takes in a finalized process: its figures are final. Returns its GPU memory peak, bytes; 0: no driver reported its memory.

@@ -56,6 +56,15 @@ fn observed_thread_id_counts_for_its_process() {
     assert_eq!(state.usage.processes.by_id[&1].peak_bytes, Some(700));
 }
 
+#[test]
+fn figures_are_unknown_until_a_driver_has_told_its_devices() {
+    let mut state = state();
+    assert!(state.now(S).are_devices_sought);
+    state.apply(&observation(2, 10, PidFacts::default()));
+    assert!(!state.now(2 * S).are_devices_sought);
+    assert!(!GpuState::default().now(S).are_devices_sought, "there is no driver");
+}
+
 // Requirement: GPU-32
 #[test]
 fn descendant_that_lived_between_two_observations_is_known_of() {

@@ -18,6 +18,7 @@ impl GpuUsage {
             busy_percent: self.max.recent_busy.get(oldest_ns),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
+            are_devices_sought: false,
         }
     }
 
