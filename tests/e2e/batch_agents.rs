@@ -89,7 +89,7 @@ impl Job {
         tracked(command.iter().copied())
             .only_options(&["-q", "-o", self.path("r.json").to_str().unwrap()])
             .with(move |command| command.envs(variables).envs(own))
-            .leaves_processes()
+            .starts_agents()
     }
 
     /// The report of the other host in the run's directory.
@@ -107,11 +107,6 @@ impl Drop for Job {
     }
 }
 
-/// Waits until nothing of a run is left.
-fn wait_for_end(mark: &str) {
-    wait_until("the end of all processes", || leftovers::processes(mark).is_empty());
-}
-
 /// Shell code that lasts until the other host has an agent: a busy machine can take longer than the first program waits.
 const UNTIL_TRACKED: &str = "until ls /proc/$OTHER_PID/root/dev/shm | grep -q gpu-track; do sleep 0.05; done";
 
@@ -127,9 +122,7 @@ fn what_runs_on_another_host_of_the_job_is_in_the_report() {
     let job = or_skip!(Job::new());
     for (system, start, variables) in SYSTEMS {
         let line = format!("{start} true; {UNTIL_TRACKED}; {start} sh -c 'sleep 0; exit 5'; exit 3");
-        let running = job.run(variables, &["sh", "-c", &line]).start();
-        let mark = running.mark().to_owned();
-        let run = running.wait();
+        let run = job.run(variables, &["sh", "-c", &line]).run();
         assert_eq!((run.status.code(), &*run.stdout, &*run.stderr), (Some(3), "", ""), "{system}");
         let report = job.report();
         assert_eq!(report["merged"]["files"]["read"], 2, "{system}: {}", report["warnings"]);
@@ -140,17 +133,13 @@ fn what_runs_on_another_host_of_the_job_is_in_the_report() {
             (&"final".into(), Some(1)),
             "{system}: {agent}"
         );
-        wait_for_end(&mark);
         // The job's output has nothing of ours.
         assert_eq!(fs::read_to_string(job.path("output")).unwrap_or_default(), "", "{system}");
     }
     // The command itself is such a program. Agents start before it.
     let [(_, start, variables), ..] = SYSTEMS;
-    let running = job.run(variables, &[start, "sh", "-c", "exit 4"]).start();
-    let mark = running.mark().to_owned();
-    let run = running.wait();
+    let run = job.run(variables, &[start, "sh", "-c", "exit 4"]).run();
     assert_eq!((run.status.code(), &job.report()["merged"]["files"]["read"]), (Some(4), &2.into()));
-    wait_for_end(&mark);
 }
 
 // Requirement: NODE-76
@@ -180,7 +169,7 @@ fn command_runs_as_without_us_where_the_batch_system_starts_no_agents() {
             // What the user starts is not that of the stand-in.
             let line = format!("export STAND_IN=; {start} sh -c 'echo out; exit 5'; exit 3");
             let faulty = [variables, &[("STAND_IN", fault)]].concat();
-            let running = job.run(&faulty, &["sh", "-c", &line]).start();
+            let running = job.run(&faulty, &["sh", "-c", &line]).leaves_processes().start();
             let mark = running.mark().to_owned();
             let run = running.wait();
             assert_eq!((run.status.code(), &*run.stdout), (Some(3), "out\nout\n"), "{system} {fault}");
@@ -214,6 +203,6 @@ fn agents_end_where_the_launcher_is_killed() {
         let stage = || job.of_other().map(|report| report["stage"].clone());
         wait_until(&format!("the last report of {system}'s agent"), || stage() == Some("final".into()));
         drop(running);
-        wait_for_end(&mark);
+        wait_until("the end of all processes", || leftovers::processes(&mark).is_empty());
     }
 }

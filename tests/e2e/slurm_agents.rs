@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::cluster::{IN_JOB, cluster, on_host, on_node, on_slurm, run_in};
 use crate::support::programs::{can_build, compiled};
 use crate::support::run::{BINARY, Tracked, tracked};
-use crate::support::{kill, leftovers, or_skip, program, skip, wait_until};
+use crate::support::{kill, or_skip, program, skip, wait_until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -50,6 +50,7 @@ fn command_in_job(command: &[&str], script: &str, srun: &Path, report: &Path) ->
     let script = script.replace("$OTHER", &format!("GPU_TRACK_SESSION={moved}"));
     tracked(command.iter().copied().chain([&*script]))
         .only_options(&["-q", "-o", report.to_str().unwrap()])
+        .starts_agents()
         .with(move |command| {
             command.env("PATH", path).envs([("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2")])
         })
@@ -99,9 +100,12 @@ fn agents_start_when_the_tree_starts_srun_and_not_before() {
     assert!(!mark.exists(), "no step was started");
     let spawn =
         "python3 -c \"import os; os.waitpid(os.posix_spawnp('srun', ['srun', 'true'], os.environ), 0)\"";
-    // The launcher does not answer for a while: srun starts all the same, and agents later.
-    let stopped = "kill -STOP $PPID; srun true; kill -CONT $PPID";
-    for start in ["srun true", spawn, stopped] {
+    // The launcher does not answer for a while: srun starts all the same, and agents later. Then this waits for the other node's segment.
+    let stopped = format!(
+        "kill -STOP $PPID; srun true; kill -CONT $PPID; until ls {}/gpu-track.* >/dev/null 2>&1; do :; done",
+        srun.path().display()
+    );
+    for start in ["srun true", spawn, &stopped] {
         let _ = fs::remove_file(&mark);
         let started = format!("until [ -e {} ]; do :; done", mark.display());
         let script = format!("{start}; {started}; $OTHER sh -c '/bin/true; exit 5'; exit 3");
@@ -123,6 +127,24 @@ fn agents_start_when_the_tree_starts_srun_and_not_before() {
             own["node_part"]
         );
     }
+}
+
+/// srun waits for the agents for a while only.
+// Requirement: NODE-66
+#[test]
+fn node_whose_agent_came_too_late_is_said_to_be_missing() {
+    let (directory, srun) = (tempfile::tempdir().unwrap(), with_srun("exec cat"));
+    let report = directory.path().join("r.json");
+    let run = command_in_job(&["sh", "-c"], "srun true; exit 3", srun.path(), &report).run();
+    assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
+    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(report["coverage"]["nodes"]["unseen"], 1, "{}", report["coverage"]);
+    let warnings = report["warnings"].to_string();
+    assert!(
+        warnings.contains("Not tracked: 1 of the job's nodes. Their agents left no report."),
+        "{warnings}"
+    );
+    assert_eq!(report["hints"]["withheld"], "nodes of the job are not in this report");
 }
 
 // Requirement: NODE-38
@@ -156,10 +178,7 @@ fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {
     let home = state.path().to_owned();
     let run = in_job("$OTHER sh -c '/bin/true; exit 5'; exit 3", srun.path(), &report)
         .with(move |command| command.env("XDG_STATE_HOME", home))
-        .leaves_processes()
-        .start();
-    let mark = run.mark().to_owned();
-    let run = run.wait();
+        .run();
     assert_eq!((run.status.code(), &*run.stderr), (Some(3), ""));
     let read = |path: &Path| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
     let of_launcher = read(&report);
@@ -174,9 +193,6 @@ fn report_that_stays_on_a_node_is_named_with_its_path_and_can_be_merged() {
         warnings.contains(&format!("{}:{}", left["node"].as_str().unwrap(), path.display())),
         "{warnings}"
     );
-    wait_until("the end of the agent there, which may be after the launcher's", || {
-        leftovers::processes(&mark).is_empty()
-    });
     assert_eq!(read(&path)["stage"], "final");
     let shared = PathBuf::from(format!("{}.d", report.display()));
     fs::copy(&path, shared.join(path.file_name().unwrap())).unwrap();

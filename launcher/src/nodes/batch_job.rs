@@ -206,6 +206,16 @@ impl BatchJob {
         Some(Self { system, id, others, tasks })
     }
 
+    /// How many other nodes agents were to track whose names are not known. `has_step`: agents were started. Where Slurm has started none,
+    /// the arguments of srun name the nodes that have processes.
+    pub(super) fn unnamed(&self, has_step: bool) -> usize {
+        match self.system.reach {
+            Reach::All if has_step => self.tasks.saturating_sub(1),
+            Reach::AllOthers => self.tasks,
+            Reach::All | Reach::Host | Reach::Slot => 0,
+        }
+    }
+
     /// The words of the program that starts tasks, before the command of a task.
     pub(super) fn words(&self) -> Vec<String> {
         let nodes = self.tasks.to_string();

@@ -72,6 +72,13 @@ fn absence_text(absence: Absence, program: &str) -> String {
     }
 }
 
+/// Notes why the report has no hints, unless they are those of a run that a limit ended.
+fn note_unknown_hints(report: &mut Report, reason: String) {
+    if !report.hints.is_of_limit() {
+        report.hints = Hints::unknown(reason);
+    }
+}
+
 /// The file of all ranks beside a report.
 pub(super) fn ranks_beside(report: &Path) -> PathBuf {
     report.with_extension(merge::RANKS)
@@ -200,10 +207,8 @@ impl Joined {
         let lost = self.hosts_without_report(&report.coverage.elsewhere);
         let silent = job.map(|job| self.others_without_report(job)).unwrap_or_default();
         let starter = job.map_or("ssh", |job| job.system.name);
-        if let Some(first) = lost.first().or(silent.first())
-            && !report.hints.is_of_limit()
-        {
-            report.hints = Hints::unknown(format!("what {starter} started on {first} is not in this report"));
+        if let Some(first) = lost.first().or(silent.first()) {
+            note_unknown_hints(report, format!("what {starter} started on {first} is not in this report"));
         }
         for node in lost.into_iter().filter(|node| untracked.iter().all(|(known, _)| known != node)) {
             left.push(LeftReport { path: format!("{HOME_STATE}/{name}"), node, is_certain: false });
@@ -250,10 +255,12 @@ impl Joined {
         } else {
             format!("{} started no agents: {}", job.system.name, self.no_step)
         };
-        let unnamed = self.unnamed_without_report(job);
+        let said = places.left.len() + places.untracked.len();
+        let unnamed = self.unnamed_without_report(job, has_step, said);
         if unnamed > 0 {
             let none = Nodes { unseen: 0, unseen_names: Vec::new() };
             report.coverage.nodes.get_or_insert(none).unseen += unnamed;
+            note_unknown_hints(report, "nodes of the job are not in this report".to_owned());
             places.untracked.push((format!("{unnamed} of the job's nodes"), why.clone()));
         }
         let is_known = |known: &str, node: &str| short(known) == short(node);
@@ -289,11 +296,10 @@ impl Joined {
         others.filter(|host| !reports.iter().any(|path| is_of(path, host))).collect()
     }
 
-    /// How many other nodes of a job have no report, if their names are not known.
-    fn unnamed_without_report(&self, job: &BatchJob) -> u64 {
+    /// How many other nodes of a job have no report, if their names are not known. `said`: how many are named otherwise.
+    fn unnamed_without_report(&self, job: &BatchJob, has_step: bool, said: usize) -> u64 {
         let others = self.directory.reports().map_or(0, |reports| reports.len().saturating_sub(1));
-        let is_unnamed = job.system.counting().is_some();
-        if is_unnamed { job.tasks.saturating_sub(others) as u64 } else { 0 }
+        job.unnamed(has_step).saturating_sub(others + said) as u64
     }
 
     /// Ends the agents that a batch system has started; others end with their daemon. Then waits until each report in the directory is

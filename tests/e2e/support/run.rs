@@ -33,11 +33,21 @@ pub fn tracked<S: Into<OsString>>(command: impl IntoIterator<Item = S>) -> Track
         setup: Box::new(|command| command),
         directory,
         watchdog: WATCHDOG,
-        leaves_processes: false,
+        leaves: Leaves::Nothing,
     }
 }
 
 type Setup = Box<dyn FnOnce(&mut Command) -> &mut Command>;
+
+/// Which processes outlive a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// Agents of a batch job and what has started them: they end by themselves when the launcher has closed their input.
+    Agents,
+    /// Processes of the tree; the test ends them.
+    Processes,
+}
 
 /// A run that has not started yet (see [`tracked`]).
 pub struct Tracked {
@@ -48,7 +58,7 @@ pub struct Tracked {
     setup: Setup,
     directory: TempDir,
     watchdog: Duration,
-    leaves_processes: bool,
+    leaves: Leaves,
 }
 
 impl Tracked {
@@ -136,7 +146,13 @@ impl Tracked {
 
     /// Allows processes of the tree to outlive the run; the test ends them.
     pub fn leaves_processes(mut self) -> Self {
-        self.leaves_processes = true;
+        self.leaves = Leaves::Processes;
+        self
+    }
+
+    /// Allows agents of a batch job to end a moment after the run.
+    pub fn starts_agents(mut self) -> Self {
+        self.leaves = Leaves::Agents;
         self
     }
 
@@ -173,7 +189,7 @@ impl Tracked {
             directory: Some(self.directory),
             mark,
             deadline: Instant::now() + self.watchdog,
-            leaves_processes: self.leaves_processes,
+            leaves: self.leaves,
         }
     }
 
@@ -202,7 +218,7 @@ pub struct Running {
     directory: Option<TempDir>,
     mark: String,
     deadline: Instant,
-    leaves_processes: bool,
+    leaves: Leaves,
 }
 
 impl Running {
@@ -290,13 +306,15 @@ impl Running {
         let end = || format!("{}, {}", run.status, run.stderr);
         let mut left = leftovers::segments(launcher);
         // A process that outlives a run with --containers can use its directory.
-        left.retain(|name| !self.leaves_processes || !name.ends_with(".d"));
+        left.retain(|name| self.leaves != Leaves::Processes || !name.ends_with(".d"));
         assert_eq!(left, [""; 0], "left in /dev/shm: {}", end());
         if let Some(report) = &run.report {
             report.assert_consistent();
         }
-        if !self.leaves_processes {
-            assert_eq!(leftovers::processes(self.mark()), [], "left running: {}", end());
+        match self.leaves {
+            Leaves::Nothing => assert_eq!(leftovers::processes(self.mark()), [], "left running: {}", end()),
+            Leaves::Agents => wait_until("end of agents", || leftovers::processes(self.mark()).is_empty()),
+            Leaves::Processes => {}
         }
         run
     }
