@@ -153,12 +153,7 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !may_lack_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
-    // The sum lacks a device whose utilisation could not be read, or is reported by its parts only. A device that does not support
-    // the figure is left out, and the sum is that of the others.
-    let is_lacking = |reason: Missing| is_failure(&reason) || reason.is_reported_by_parts();
-    let lacks_busy = |gpu: &DeviceUsage| why_missing(gpu, Figure::Utilization).is_some_and(is_lacking);
-    let is_complete = is_known && !whole(usage).any(lacks_busy);
-    let percent = if !is_complete {
+    let percent = if !is_known || usage.lacks_busy() {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
         Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }

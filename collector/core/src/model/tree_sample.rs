@@ -132,7 +132,7 @@ pub struct GpuSums {
     pub used_bytes: Option<u64>,
     /// Memory of the run's processes, bytes.
     pub run_bytes: Option<Groups<u64>>,
-    /// Utilisation, percent of one device.
+    /// Utilisation, percent of one device. `None`: a device does not tell it, or only its parts (MIG) do.
     pub busy_percent: Option<f64>,
     /// How many devices the run may use, as far as they are known.
     pub expected: u32,
@@ -146,13 +146,14 @@ pub struct GpuSums {
 impl GpuSums {
     /// Whether no GPU works. `None`: it is not known, since a GPU does not tell how busy it is, and none that does is busy.
     pub fn is_idle(&self) -> Option<bool> {
-        if self.busy_percent? > 0.0 {
+        if self.devices.iter().any(|sample| sample.busy_percent.is_some_and(|percent| percent > 0.0)) {
             return Some(false);
         }
         // The parts (MIG) of a device report their utilisation in its place.
         let has_parts =
             |device: &Device| self.devices.iter().any(|part| part.device.parent.as_ref() == Some(&device.id));
-        let mut reporting = self.devices.iter().filter(|sample| !has_parts(&sample.device));
+        let mut reporting = self.devices.iter().filter(|sample| !has_parts(&sample.device)).peekable();
+        reporting.peek()?;
         reporting.all(|sample| sample.busy_percent.is_some()).then_some(true)
     }
 

@@ -364,7 +364,11 @@ mod tests {
             TreeSample {
                 cpu: Groups { combined, ..Groups::default() },
                 file_systems: vec![system],
-                gpu: GpuSums { busy_percent: Some(busy), expected: 1, ..GpuSums::default() },
+                gpu: GpuSums {
+                    devices: vec![GpuSample { busy_percent: Some(busy), ..GpuSample::default() }],
+                    expected: 1,
+                    ..GpuSums::default()
+                },
                 ..with_ram(s * 1000, 0)
             }
         };

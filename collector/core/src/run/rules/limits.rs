@@ -192,7 +192,8 @@ mod tests {
     /// GPUs of which the run used so much memory, and so much of their time.
     fn gpu(run_bytes: Option<u64>, busy_percent: Option<f64>) -> GpuSums {
         let of_all = |bytes| crate::model::groups::Groups { combined: bytes, ..Default::default() };
-        GpuSums { run_bytes: run_bytes.map(of_all), busy_percent, expected: 1, ..GpuSums::default() }
+        let devices = vec![GpuSample { busy_percent, ..GpuSample::default() }];
+        GpuSums { run_bytes: run_bytes.map(of_all), busy_percent, expected: 1, devices, ..GpuSums::default() }
     }
 
     fn sample(at_s: u64, gpu: &GpuSums) -> TreeSample {

@@ -184,6 +184,15 @@ impl DeviceUsage {
             || self.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
     }
 
+    /// Whether its utilization could not be read so far, or is reported by its parts only. NVML is asked for it with each device, so a device
+    /// of NVIDIA without an answer has none yet. Other backends leave out what a device does not support.
+    pub(super) fn lacks_busy(&self) -> bool {
+        let is_nvml = self.device.vendor == Some(Vendor::Nvidia);
+        let reason = self.missing(Figure::Utilization);
+        let may_come = self.knows(Figure::Utilization) || is_nvml || !self.was_read();
+        self.busy.max.is_none() && reason.map_or(may_come, |reason| *reason != Missing::NotSupported)
+    }
+
     /// Whether a figure was ever known.
     pub(crate) fn knows(&self, figure: Figure) -> bool {
         self.figures.known.contains(&figure)

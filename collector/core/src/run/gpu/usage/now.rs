@@ -15,7 +15,7 @@ impl GpuUsage {
         GpuSums {
             used_bytes: self.max.recent_used.get(oldest_ns).filter(|_| self.is_use_known()),
             run_bytes: self.max.recent_memory.get(oldest_ns).filter(|_| !is_any_lacking),
-            busy_percent: self.max.recent_busy.get(oldest_ns),
+            busy_percent: self.max.recent_busy.get(oldest_ns).filter(|_| !self.lacks_busy()),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
             are_devices_sought: false,
@@ -26,6 +26,12 @@ impl GpuUsage {
     pub(crate) fn is_use_known(&self) -> bool {
         let mut with_memory = self.devices.iter().filter(|device| !device.is_part && device.has_memory());
         self.backends.unreadable.is_empty() && with_memory.all(|device| device.knows(Figure::MemoryUsed))
+    }
+
+    /// Whether the sum of the devices' utilization lacks a device. One that does not support the figure is left out, and the sum is
+    /// that of the others.
+    pub(crate) fn lacks_busy(&self) -> bool {
+        self.devices.iter().any(|device| !device.is_part && device.lacks_busy())
     }
 
     /// Begins a sample, which gets the largest of what is read from now on.

@@ -240,6 +240,26 @@ fn memory_of_parts_counts_in_the_whole_device() {
 }
 
 #[test]
+fn utilization_of_the_machine_is_unknown_where_parts_or_no_reading_tell_it() {
+    let part = Device { parent: Some("b".into()), ..gpu("m") };
+    let mut bench = Bench::new(&[gpu("a"), gpu("b"), part]);
+    let busy = |device: &str, reading: Reading<f64>| {
+        let stretches = reading.map(|percent| vec![Busy { us: 1000, percent }]);
+        DeviceSample { busy: Some(stretches), ..sample(device) }
+    };
+    let now = |bench: &Bench, s| (bench.usage.now(s * S).busy_percent, bench.usage.now(s * S).is_idle());
+    bench.at(2, vec![busy("a", Ok(0.0))]);
+    assert_eq!(now(&bench, 2), (None, None), "of b nothing is known");
+    bench.at(3, vec![busy("a", Ok(0.0)), busy("b", Err(Missing::NoPermission))]);
+    assert_eq!(now(&bench, 3), (None, None));
+    bench.at(4, vec![busy("a", Ok(0.0)), busy("b", Err(Missing::ReportedByInstances)), busy("m", Ok(80.0))]);
+    assert_eq!(now(&bench, 4), (None, Some(false)), "percent of a part are none of a GPU");
+    let mut others = Bench::new(&[gpu("a"), gpu("b")]);
+    others.at(2, vec![busy("a", Ok(70.0)), busy("b", Err(Missing::NotSupported))]);
+    assert_eq!(now(&others, 2).0, Some(70.0));
+}
+
+#[test]
 fn lost_device_can_come_back() {
     let mut bench = Bench::new(&[gpu("A")]);
     let lost = || DeviceSample { is_lost: true, ..sample("A") };
