@@ -237,7 +237,7 @@ fn holders_row(peak: &Peak, units: Units) -> Option<Block> {
         return None;
     }
     let held = |name: String, count: u64, bytes: u64| {
-        let count = if count == 1 { String::new() } else { format!("{} ", thousands(count as f64)) };
+        let count = if count <= 1 { String::new() } else { format!("{} ", thousands(count as f64)) };
         format!("{count}{name} {}", units.bytes(bytes))
     };
     let names: Vec<String> = named.iter().map(|command| quote::escape(&command.command)).collect();

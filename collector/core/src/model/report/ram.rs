@@ -83,7 +83,7 @@ pub struct Peak {
 pub struct CommandHolders {
     /// Command name.
     pub command: String,
-    /// Its processes.
+    /// Its processes; 0: those that held this count by the name of a later program.
     pub count: u64,
     /// What they added to the footprint, bytes.
     pub added_bytes: u64,

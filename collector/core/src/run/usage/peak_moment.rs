@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::report::{CommandHolders, Holder, OtherHolders};
 use crate::model::sorting::Sorting;
 use crate::run::sampling::{Held, Sample};
-use crate::run::tree::{Contribution, LiveInterval, Process, Tree};
+use crate::run::tree::{Contribution, LiveInterval, Process, ProcessId, Tree};
 
 use super::tolerance::is_private_known;
 
@@ -85,10 +85,19 @@ impl PeakHolders {
     /// were there at that time.
     pub(super) fn between_samples(steady: &SteadyHolders, intervals: &[&LiveInterval]) -> Self {
         let mut commands = steady.commands.clone();
-        // A process can have several intervals: its life, the memory of each of its programs, and what it held for a moment. Only
-        // its life counts as a process.
+        // A process can have several intervals: its life, the memory of each of its programs, and what it held for a moment. Its life
+        // has the name of its last program. So that all of them count for one command, they get the name of the program that held
+        // most.
+        let mut programs: FxHashMap<ProcessId, &LiveInterval> = FxHashMap::default();
         for interval in intervals {
-            commands.add(&interval.command, interval.is_process.into(), interval.memory.added_bytes);
+            let most = programs.entry(interval.id).or_insert(interval);
+            if (!most.is_process, most.memory.added_bytes) < (!interval.is_process, interval.memory.added_bytes) {
+                *most = interval;
+            }
+        }
+        for interval in intervals {
+            let name = &programs[&interval.id].command;
+            commands.add(name, interval.is_process.into(), interval.memory.added_bytes);
         }
         commands.into_holders(with_memory_of_intervals(steady.largest.clone(), intervals))
     }

@@ -358,6 +358,21 @@ fn between_two_samples_each_process_counts_by_command_as_it_does_in_the_sum() {
 
 // Requirement: RAM-27
 #[test]
+fn process_counts_at_a_peak_by_the_name_of_the_program_that_held_the_memory() {
+    let (tree, mut ram) = (tree(), RamUsage::default());
+    // A child of 200 MB became another program.
+    let mut both = lives([child(11, 15, 200), child(12, 13, 300)]);
+    let first = both.intervals.iter().position(|interval| !interval.is_process).unwrap();
+    let id = both.intervals[first].id;
+    for interval in both.intervals.iter_mut().filter(|interval| interval.id == id && interval.is_process) {
+        interval.command = "later".into();
+    }
+    ram.add(&tree, &mut both);
+    assert_eq!(commands_of(&ram), [("child".into(), 2, 500)]);
+}
+
+// Requirement: RAM-27
+#[test]
 fn processes_that_have_ended_are_named_at_a_peak_that_a_late_record_sets() {
     let (tree, mut ram) = (tree(), RamUsage::default());
     let holders = vec![held(main_id(&tree), 70 * MB)];
