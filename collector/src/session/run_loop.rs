@@ -64,6 +64,8 @@ impl Session {
             // If a sample is due, the pump first reads all that waits, so that the sample knows its processes.
             if matches!(self.decide(), Decision::Sample(_)) {
                 self.pump.read_pending();
+                // The wait for the pump takes its wake-ups, also that of a message that came meanwhile.
+                self.listen(messages)?;
             }
             let complete_ns = self.drain();
             self.finalize(complete_ns, AbsenceCheck::Due);
