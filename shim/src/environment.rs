@@ -48,8 +48,13 @@ impl Strings {
             match entry.first_two() {
                 [b'G', b'P'] => values.sessions = entry.value_of(ENV_SESSION).or(values.sessions),
                 [b'L', b'D'] => values.preload = entry.value_of(ENV_PRELOAD).or(values.preload),
-                [b'O' | b'P', b'M'] | [b'R' | b'M', b'A'] | [b'W' | b'L', b'O'] => values.note_rank(entry),
+                // OMPI_, PMI_, PMIX_; FLUX_; RANK, MASTER_PORT; WORLD_SIZE, LOCAL_RANK
+                [b'O' | b'P', b'M'] | [b'F', b'L'] | [b'R' | b'M', b'A'] | [b'W' | b'L', b'O'] => {
+                    values.note_rank(entry);
+                }
+                // NXF_; PARALLEL_, PYTEST_
                 [b'N', b'X'] | [b'P', b'A' | b'Y'] => values.note_task(entry),
+                // SLURM_
                 [b'S', b'L'] => values.note_slurm(entry),
                 _ => {}
             }

@@ -85,6 +85,20 @@ fn ranks_that_wrote_no_record_are_counted() {
     assert!(report.warnings().contains("2 of 4 ranks"), "{}", report.warnings());
 }
 
+/// Each way in which environments name ranks, alone.
+// Requirement: SEE-21
+#[test]
+fn ranks_are_known_by_the_variables_of_each_launcher() {
+    let (ways, _) = gpu_track_abi::rank::VARIABLES.as_chunks::<{ gpu_track_abi::rank::VARIABLES_OF_WAY }>();
+    for [rank, count, ids @ ..] in ways {
+        let ids = ids.iter().filter(|name| !name.is_empty()).map(|name| format!("{name}=1 "));
+        let script = format!("{rank}=1 {count}=4 {}/bin/true; exit 0", ids.collect::<String>());
+        let run = tracked(["sh", "-c", &script]).run();
+        let found = run.assert_clean(0).at("coverage.ranks");
+        assert_eq!(found, &serde_json::json!({"unseen": 3, "expected": 4}), "{script}");
+    }
+}
+
 /// A script sets the variables as torchrun does: it needs no PyTorch.
 // Requirement: NODE-15
 #[test]
