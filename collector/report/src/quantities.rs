@@ -159,7 +159,7 @@ fn gpu_energy_j(report: &Report) -> Option<f64> {
     if let Some(merged) = &report.merged {
         return merged.gpu_energy_j;
     }
-    let energies: Option<Vec<f64>> = whole_gpus(report).map(|gpu| gpu.power.energy_j).collect();
+    let energies: Option<Vec<f64>> = GpuDevice::whole(&report.gpus).map(|gpu| gpu.power.energy_j).collect();
     energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
 }
 
@@ -167,11 +167,6 @@ fn gpu_energy_j(report: &Report) -> Option<f64> {
 fn has_gpus(report: &Report) -> bool {
     let is_any_counted = report.gpu.expected_gpus > Some(0);
     report.merged.is_some() && is_any_counted || !report.gpus.is_empty()
-}
-
-/// The tracked GPUs. Parts of a GPU, such as MIG instances, are left out: they are in their whole device, and would count twice.
-pub(crate) fn whole_gpus(report: &Report) -> impl Iterator<Item = &GpuDevice> {
-    report.gpus.iter().filter(|gpu| gpu.parent.is_none())
 }
 
 /// Says why a sum over the processes is not known: the same for every report.

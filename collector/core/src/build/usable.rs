@@ -20,13 +20,25 @@ fn usable_gpus(gpus: &[GpuDevice]) -> UsableGpus {
 
 /// The GPUs that the run could use. A part (MIG) is left out if its whole device is tracked, too.
 pub(super) fn usable_devices(gpus: &[GpuDevice]) -> impl Iterator<Item = &GpuDevice> {
-    let is_part = |gpu: &GpuDevice| gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id));
-    gpus.iter().filter(move |gpu| gpu.visible != Some(false) && !is_part(gpu))
+    GpuDevice::whole(gpus).filter(|gpu| gpu.visible != Some(false))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: GPU-12
+    #[test]
+    fn part_of_a_gpu_counts_unless_its_whole_device_does() {
+        let gpu = |id: &str, parent: Option<&str>| GpuDevice {
+            id: id.into(),
+            parent: parent.map(Into::into),
+            ..GpuDevice::default()
+        };
+        let gpus = [gpu("a", None), gpu("m", Some("a")), gpu("n", Some("b"))];
+        let counted: Vec<&str> = GpuDevice::whole(&gpus).map(|gpu| gpu.id.as_str()).collect();
+        assert_eq!(counted, ["a", "n"]);
+    }
 
     // Requirement: USE-1
     #[test]

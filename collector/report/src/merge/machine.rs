@@ -14,7 +14,6 @@ use crate::figures::float;
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::report::{Gpu, GpuDevice, MaxGpuRam, Percent, Report, Track};
 use crate::model::sorting::Sorting;
-use crate::quantities::whole_gpus;
 
 /// Maximum number of GPUs of a machine that are told apart.
 const MOST_GPUS: usize = 1024;
@@ -160,7 +159,7 @@ impl Machines {
         let busy = report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent));
         self.gpu_busy.raise_largest(busy);
         // Without parts of a GPU (MIG instances), whose memory is in that of their GPU.
-        let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
+        let devices: Vec<&str> = GpuDevice::whole(&report.gpus).map(|gpu| gpu.id.as_str()).collect();
         for seen in &mut self.open.gpu_ram {
             // How many of these GPUs the report has.
             let found = seen.ids.iter().filter(|id| devices.contains(&id.as_str())).count();
@@ -342,7 +341,7 @@ impl OpenMachine {
     /// beyond [`MOST_GPUS`] are left out.
     fn add_gpus(&mut self, report: &Report, span: Span, is_first: bool) -> Vec<String> {
         let mut new: Vec<&GpuDevice> = Vec::new();
-        for gpu in whole_gpus(report) {
+        for gpu in GpuDevice::whole(&report.gpus) {
             if !self.gpus.contains_key(&gpu.id) {
                 if self.gpus.len() >= MOST_GPUS {
                     continue;

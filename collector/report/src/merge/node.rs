@@ -17,7 +17,6 @@ use crate::model::report::{
     CoresSource, GpuDevice, Node, NodeCoverage, NodeGpu, NodeRam, NodeSeries, Report, UsableCores,
 };
 use crate::model::timestamp::{self, Timestamp};
-use crate::quantities::whole_gpus;
 
 /// Maximum number of GPUs of a node that are listed.
 const MOST_GPUS: usize = 64;
@@ -134,7 +133,7 @@ impl OpenNode {
         self.cpu_us.add(report.cpu_time.total_s.map(millionths));
         self.contended.add(report.contention.is_contended);
         self.processes = self.processes.saturating_add(report.processes.total);
-        whole_gpus(report).for_each(|gpu| self.add_gpu(gpu, span));
+        GpuDevice::whole(&report.gpus).for_each(|gpu| self.add_gpu(gpu, span));
         self.add_coverage(report);
     }
 

@@ -7,8 +7,7 @@ use super::totals::Known;
 use crate::figures::float;
 use crate::model::gpu::gpu_figure::GpuFigure;
 use crate::model::groups::Groups;
-use crate::model::report::{Report, SetTracks, Track};
-use crate::quantities::whole_gpus;
+use crate::model::report::{GpuDevice, Report, SetTracks, Track};
 
 /// Sums over reports, over time.
 #[derive(Default)]
@@ -57,7 +56,7 @@ impl Quantities {
         };
         let max_concurrent = float(report.processes.max_concurrent);
         // Without parts of a GPU (MIG instances), whose memory is in that of their GPU.
-        let devices: Vec<&str> = whole_gpus(report).map(|gpu| gpu.id.as_str()).collect();
+        let devices: Vec<&str> = GpuDevice::whole(&report.gpus).map(|gpu| gpu.id.as_str()).collect();
         let of_devices = series.gpus.iter().filter(|gpu| devices.contains(&gpu.id.as_str()));
         let gpu_ram: Vec<&Track> = of_devices.map(|gpu| &gpu[GpuFigure::MemoryRun]).collect();
         let max_gpu_ram = float(report.max_gpu_ram.combined_bytes);

@@ -34,11 +34,16 @@ impl SummedGpus {
     }
 }
 
-/// Adds up GPUs. A MIG instance is a part of a device, so instances are left out if any whole device is among the GPUs.
+/// Adds up GPUs. A partition (`ADDRESS/NUMBER`) is left out if its device is among the GPUs. Of a MIG instance the device is not known, so
+/// instances are left out if any whole device is among them.
 pub(super) fn gpu_sums(gpus: &[Gpu]) -> SummedGpus {
-    let is_device = |gpu: &Gpu| !gpu.id.starts_with("MIG-");
-    let has_devices = gpus.iter().any(is_device);
-    let counted = || gpus.iter().filter(|gpu| is_device(gpu) || !has_devices);
+    let is_instance = |gpu: &Gpu| gpu.id.starts_with("MIG-");
+    let has_devices = gpus.iter().any(|gpu| !is_instance(gpu));
+    let is_part = |gpu: &Gpu| match gpu.id.rsplit_once('/') {
+        Some((device, _)) => gpus.iter().any(|other| other.id == device),
+        None => is_instance(gpu) && has_devices,
+    };
+    let counted = || gpus.iter().filter(|gpu| !is_part(gpu));
     let sum = |value: &dyn Fn(&Gpu) -> Option<f64>| {
         counted().map(value).sum::<Option<f64>>().filter(|_| !gpus.is_empty())
     };
@@ -68,6 +73,9 @@ mod tests {
             (1, Some(5), Some(10), None)
         );
         assert_eq!((gpu_sums(&both[1..]).count, gpu_sums(&both[1..]).run_bytes()), (1, Some(3)));
+        let card = "0000:03:00.0";
+        let partitions = [card, "0000:03:00.0/0", "0000:03:00.0/1"].map(|id| gpu(id, Some(4.0), Some(8)));
+        assert_eq!((gpu_sums(&partitions).count, gpu_sums(&partitions[1..]).count), (1, 2));
         let partly = gpu_sums(&[gpu("GPU-a", None, Some(1)), gpu("GPU-b", Some(2.0), None)]);
         assert_eq!((partly.count, partly.run_bytes(), partly.total_bytes), (2, None, None));
         assert_eq!(gpu_sums(&[]), SummedGpus::default());

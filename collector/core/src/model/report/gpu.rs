@@ -112,6 +112,13 @@ pub struct GpuDevice {
     pub gaps: Vec<GpuGap>,
 }
 
+impl GpuDevice {
+    /// The GPUs that sums are over. A part of a GPU (MIG) is left out if its whole device is tracked, too: that has its figures.
+    pub fn whole(gpus: &[Self]) -> impl Iterator<Item = &Self> {
+        gpus.iter().filter(|gpu| !gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id)))
+    }
+}
+
 /// How often a GPU's process lists were read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
