@@ -130,7 +130,19 @@ fn serve_run(mut options: Options) -> Result<ExitCode, UsageError> {
     serve_as_launcher(options)
 }
 
-/// Prepares a run, and runs it.
+/// Sets where the report is kept for a person, and where it goes if no file can be written.
+fn set_places_to_keep(options: &mut Options) {
+    // A stand-in writes a report for each of many calls to a directory of its own. So none of them is kept for a person, too.
+    let is_for_a_person = console::is_on_terminal() && options.command.behind.is_none();
+    let keep = keep::of_run(&keep::own_variable, is_for_a_person, options.rank.is_some(), options.relay);
+    options.report.keep = keep.unwrap_or_else(|problem| {
+        console::message(problem);
+        None
+    });
+    options.report.spare = keep::spare_places(&keep::own_variable);
+}
+
+/// Prepares a run in the order that its steps need, and runs it: first the descriptor of `--ready-fd`, the ranks' lock last.
 fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     // First: the number of the descriptor must not be that of a file that this process has opened.
     let ready_fd = options.command.ready_fd.map(ReadyFd::take).transpose();
@@ -139,15 +151,8 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     let attachment = attachment.map_err(|problem| UsageError::of_option("--attach", problem))?;
     options.gpu = nvml_lib::with_environment(&options.gpu, &mut options.report.warnings);
     options.report.style.console = console::of_stderr();
-    // The report of a stand-in is one of many, and has its place.
-    let is_for_a_person = console::is_on_terminal() && options.command.behind.is_none();
-    let keep = keep::of_run(&keep::own_variable, is_for_a_person, options.rank.is_some(), options.relay);
-    options.report.keep = keep.unwrap_or_else(|problem| {
-        console::message(problem);
-        None
-    });
-    options.report.spare = keep::spare_places(&keep::own_variable);
-    // It does nothing unless this is an agent: the launcher on another node of a run.
+    set_places_to_keep(&mut options);
+    // On another node of a run, this process is an agent. Otherwise this does nothing.
     let agent = match nodes::prepare_agent(&mut options) {
         Ok(Prepared::Goes(agent)) => agent,
         Ok(Prepared::Ends(status)) => return Ok(status),
@@ -160,7 +165,7 @@ fn serve_as_launcher(mut options: Options) -> Result<ExitCode, UsageError> {
     if !options.tracking.disable_logs {
         notes.iter().flatten().for_each(console::message);
     }
-    // The files of a joint report of all ranks are locked when it is written.
+    // The places of a joint report of all ranks are locked only when it is written. A rank that joins none needs its own locks, below.
     let is_joint = options.joint_job.is_some();
     let mut locks = if is_joint { Vec::new() } else { cli::locks(&mut options.report)? };
     let nodes = nodes::are_tracked(&options);

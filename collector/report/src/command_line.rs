@@ -29,15 +29,15 @@ pub(crate) fn command<S: AsRef<str>>(words: &[S], max_width: usize) -> String {
     if max_width < LEAST_WORDS {
         return cut(&whole, max_width);
     }
-    // The rest of the columns is for the count of the words that are left out.
-    let left = max_width.saturating_sub(" ... 1000 more".len());
-    let fitting = count_fitting(&shown, left);
+    // The last columns are for the count of the words that are left out.
+    let for_words = max_width.saturating_sub(" ... 1000 more".len());
+    let fitting = count_fitting(&shown, for_words);
     // An operand among the first words is shown with them.
     let place = operand(words).filter(|at| *at >= fitting);
     // It gets at most two thirds of the columns, so that first words keep some.
-    let with_end = |at: usize| Some((at, end_of_path(words[at].as_ref(), left * 2 / 3)?));
+    let with_end = |at: usize| Some((at, end_of_path(words[at].as_ref(), for_words * 2 / 3)?));
     let Some((at, operand)) = place.and_then(with_end) else { return cut_words(&shown, fitting, max_width) };
-    let room = left.saturating_sub(width(&operand) + GAP.len());
+    let room = for_words.saturating_sub(width(&operand) + GAP.len());
     let kept = count_fitting(&shown, room);
     let (gap, others) = (if at == kept { " " } else { GAP }, shown.len() - kept - 1);
     let count = if others > 0 { format!("{GAP}{others} more") } else { String::new() };

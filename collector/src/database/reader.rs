@@ -66,7 +66,7 @@ impl DatabaseReader {
     }
 
     /// The names of the columns of a table; `None` if there is no such table. A table with generated columns is refused, because SQLite
-    /// would compute their expressions at each read.
+    /// can compute their expressions at each read.
     ///
     /// # Errors
     /// If it can't be read, or is no table. The error is a text to put after the file's name.

@@ -343,15 +343,14 @@ pub(super) fn report_name() -> String {
     format!("{}.{}.{}", host(), std::process::id(), format::JSON_NAME)
 }
 
-/// Reads the id that marks a directory of nodes' reports. `None`: it has no file of that name, or the file is no mark.
+/// Reads the id of the run from the mark of a directory of nodes' reports. `None`: there is no file [`MARK`], or it is no mark.
 fn marked_id(path: &Path) -> Option<u64> {
     let mark = path.join(MARK);
-    let is_mark = |found: fs::Metadata| found.is_file() && found.len() == MARK_BYTES;
-    fs::symlink_metadata(&mark)
-        .is_ok_and(is_mark)
-        .then(|| fs::read_to_string(mark).ok())
-        .flatten()
-        .and_then(|id| u64::from_str_radix(id.trim_end(), 16).ok())
+    let found = fs::symlink_metadata(&mark).ok()?;
+    if !found.is_file() || found.len() != MARK_BYTES {
+        return None;
+    }
+    u64::from_str_radix(fs::read_to_string(mark).ok()?.trim_end(), 16).ok()
 }
 
 /// Lists a directory of nodes' reports.

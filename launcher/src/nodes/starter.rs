@@ -65,7 +65,8 @@ pub(super) struct Starter {
 }
 
 impl Call<'_> {
-    /// Starts the starter. `inherited`: the signal state that the system's program gets back.
+    /// Starts the process that runs the batch system's program. Its arguments are what [`serve_starter`] takes apart, in that order.
+    /// `inherited`: the signal state that the system's program gets back.
     ///
     /// # Errors
     /// If that is not possible.
@@ -82,11 +83,13 @@ impl Call<'_> {
         for (name, _) in env::vars_os().filter(|(name, _)| self.system.hides(name, is_root)) {
             starter.env_remove(name);
         }
-        match env::var_os(CONF).map(|path| configuration(Path::new(&path), user)) {
-            Some(Some(path)) => starter.env(CONF, path),
-            Some(None) => starter.env_remove(CONF),
-            None => &mut starter,
-        };
+        // If root's srun must not read the named configuration, it reads the system's own.
+        if let Some(named) = env::var_os(CONF) {
+            match configuration(Path::new(&named), user) {
+                Some(path) => starter.env(CONF, path),
+                None => starter.env_remove(CONF),
+            };
+        }
         starter.stdin(for_program).stdout(from_program.try_clone()?).stderr(from_program);
         // SAFETY: what the closure calls is async-signal-safe.
         unsafe {

@@ -14,7 +14,7 @@ use crate::process::signals;
 /// Enough for system calls with paths. Memory for it counts for `ulimit -v`.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Whether [`aside`] has started a thread.
+/// Whether [`in_thread`] was called.
 static HAS_STARTED_THREAD: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process has started a thread for such work.
@@ -24,32 +24,35 @@ pub(crate) fn has_started_thread() -> bool {
 
 /// Does `work` in a thread of its own, and returns its result. `None`: it takes longer than `limit`, and goes on in that thread, which
 /// ends with the process. Where no thread can be started, the work is done in this one, without a limit.
-///
-/// The thread blocks all signals but those of faults. The kernel gives a signal to any thread that does not block it. The signal would
-/// end the process although the launcher's own thread blocks it.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl Fn() -> T + Clone + Send + 'static,
 ) -> Option<T> {
     let (sender, result) = mpsc::sync_channel(1);
     // A copy: it is lost if no thread can be started.
-    let in_thread = work.clone();
+    let of_thread = work.clone();
     // Sending fails if nothing waits any more.
-    match aside(move || drop(sender.send(in_thread()))) {
+    match in_thread(move || drop(sender.send(of_thread()))) {
         Ok(()) => result.recv_timeout(limit).ok(),
         // No thread: a limit of processes or of memory is reached.
         Err(_) => Some(unlimited(work)),
     }
 }
 
-/// Does work that nothing waits for, in a thread that ends with the process.
-pub(crate) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let in_thread = move || {
+/// Starts a thread that does this work, and does not wait for it. A thread that does not end by itself ends with the process.
+///
+/// The thread blocks all signals but those of faults. The kernel gives a signal to any thread that does not block it. The signal would
+/// end the process although the launcher's own thread blocks it.
+///
+/// # Errors
+/// If no thread can be started: a limit of processes or of memory.
+pub(crate) fn in_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let of_thread = move || {
         signals::block(&signals::all_but_faults());
         work();
     };
     HAS_STARTED_THREAD.store(true, Ordering::Relaxed);
-    thread::Builder::new().stack_size(STACK_BYTES).spawn(in_thread).map(drop)
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(of_thread).map(drop)
 }
 
 /// Whether the file system of this directory is sure to answer, so that work in it needs no limit and no thread. That is so if it is on

@@ -261,7 +261,7 @@ fn spawn(
 }
 
 /// Runs the command without a session, because of `error`: tracking must not keep a command from running. The launcher reports what a
-/// parent knows. Where it can't even have a child, it becomes the command.
+/// parent knows of its child. If no process can be created, the launcher becomes the command.
 fn run_untracked(options: &Options, state: &ProcessState, mut held: Held, error: &StartError) -> ExitCode {
     if let Some(nodes) = held.nodes.take() {
         nodes.discard(state.signals);
@@ -271,12 +271,14 @@ fn run_untracked(options: &Options, state: &ProcessState, mut held: Held, error:
         console::message(format_args!("the command runs untracked: {error}"));
     }
     let account = Untracked::new(options, error.to_string());
-    account.write_files(None);
-    match spawn(options, std::env::vars_os().collect(), state, None) {
+    // In place of an earlier run's report, until this run ends.
+    account.write_without_figures(None);
+    let no_process = match spawn(options, std::env::vars_os().collect(), state, None) {
         Ok(started) => return supervise(options, account, started, state, held),
         Err(SpawnError::Exec(error)) => return command_not_executed(options, state, held, &error),
-        Err(SpawnError::NoProcess(error)) => say_that_no_process_can_be_made(&account, &error),
-    }
+        Err(SpawnError::NoProcess(error)) => error,
+    };
+    say_that_no_process_can_be_made(&account, &no_process);
     drop(held);
     // A signal that the attempt raised (SIGXFSZ under a file size limit) must not reach the command.
     signals::discard_pending(&state.signals);
@@ -295,7 +297,7 @@ pub(crate) fn become_command(options: &Options, error: &io::Error) -> ExitCode {
 fn say_that_no_process_can_be_made(account: &Untracked, error: &io::Error) {
     let why = format!("there is no report of it: cannot create a process: {error}");
     console::message(&why);
-    account.write_files(Some(format!("gpu-track-run became the command, and {why}.")));
+    account.write_without_figures(Some(format!("gpu-track-run became the command, and {why}.")));
 }
 
 /// Ends a run whose command can't be executed, because of `error`. Other nodes end their part, and the other ranks still get the

@@ -93,7 +93,7 @@ impl Tracked {
             if libc::WEXITSTATUS(status) != 0 && !self.session.is_reported() {
                 self.is_untracked = true;
                 self.fallback.begin("the collector could not work: a line on stderr says why".to_owned());
-                self.fallback.write_files(None);
+                self.fallback.write_without_figures(None);
             }
             return;
         }

@@ -61,7 +61,7 @@ impl Untracked {
 
     /// Writes a report without figures to the report's files, so that a report of an earlier run there is not taken for this
     /// run's. The report of the run's end replaces it. If there will be none, `why` is the warning that says why.
-    pub(crate) fn write_files(&self, why: Option<String>) {
+    pub(crate) fn write_without_figures(&self, why: Option<String>) {
         let mut config = self.config.clone();
         config.report.warnings.extend(why);
         report_to_files(&config, &KnownToParent::default());
@@ -165,7 +165,8 @@ impl Account for Untracked {
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
         let (done, is_done) = channel::<()>();
-        // The thread gets copies, since the report is written from here where it can't be started. Its drop of `done` ends the wait below.
+        // The thread works on copies: if it can't be started, this thread writes the report. When it ends, it drops `done`, which ends
+        // the wait below.
         let writer = std::thread::Builder::new().spawn({
             let (config, report) = (config.clone(), report.clone());
             move || {

@@ -103,7 +103,7 @@ impl Upkeep {
             self.due = now + TOUCH_INTERVAL;
             let shim = self.shim.clone();
             // At a limit of processes there is no thread. A run on another day tries again.
-            let _ = time_limit::aside(move || {
+            let _ = time_limit::in_thread(move || {
                 touch(&shim);
                 if let Some(directory) = shim.parent() {
                     let _ = remove_unused(directory, User::this(), Path::new("/proc"));

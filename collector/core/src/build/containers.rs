@@ -131,12 +131,12 @@ fn groups<'a>(matched: &[(usize, BTreeSet<&'a str>)]) -> Vec<Group<'a>> {
     for (_, candidates) in matched.iter().filter(|(_, candidates)| !candidates.is_empty()) {
         let (common, mut others): (Vec<Group>, Vec<Group>) =
             groups.into_iter().partition(|(_, all)| !all.is_disjoint(candidates));
-        let mut merged = (1, candidates.clone());
-        for (calls, all) in common {
-            merged.0 += calls;
-            merged.1.extend(all);
+        let (mut calls, mut all) = (1, candidates.clone());
+        for (more, ids) in common {
+            calls += more;
+            all.extend(ids);
         }
-        others.push(merged);
+        others.push((calls, all));
         groups = others;
     }
     groups
@@ -370,7 +370,7 @@ mod tests {
         let report = report_of(&run, at_ns);
         // Only these are followed in a run.
         let wishes: Vec<ContainerWish> =
-            run.totals.elsewhere.container_calls().flat_map(ContainerCall::wishes).collect();
+            run.totals.elsewhere.container_calls().flat_map(ContainerCall::wanted).collect();
         let is_listed = |seen: &&ContainerSeen| report.containers.iter().any(|one| one.id == seen.id);
         for seen in all.iter().filter(is_listed) {
             assert!(seen.cidfile.is_some() || wishes.iter().any(|wish| wish.means(seen)), "{}", seen.name);

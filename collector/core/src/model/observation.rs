@@ -316,7 +316,7 @@ pub struct ThreadStates {
     pub longest_ready_ns: u64,
     /// How many cores those that ran or waited may use together (sched_getaffinity(2)); 0: not known.
     pub cores: u32,
-    /// How many threads were read, or rested since they were.
+    /// How many threads have a known state: they were read now, or they are blocked as when they were read last.
     pub known: u32,
     /// How many threads there are.
     pub total: u32,

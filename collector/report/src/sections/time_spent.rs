@@ -33,13 +33,13 @@ pub(super) fn row(report: &Report) -> Option<Block> {
 /// Whether the row of the cores that others had can be left out. A verdict about waiting for a core says the same. A run that waited for
 /// one for less than a tenth of its time was not held up.
 pub(super) fn says_all_of_cores(report: &Report) -> bool {
-    const LEAST_SHARE: f64 = 0.1;
+    const LEAST_WAIT_SHARE: f64 = 0.1;
     report.time_spent.as_ref().is_some_and(|spent| {
         let verdict = spent.verdict.as_ref();
         let is_about_them =
             verdict.is_some_and(|verdict| verdict.kind == VerdictKind::State(TimeState::WaitingForCore));
         let waited = spent.states.iter().find(|state| state.state == TimeState::WaitingForCore);
-        is_about_them || spent.n_samples > 0 && waited.is_none_or(|state| state.share < LEAST_SHARE)
+        is_about_them || spent.n_samples > 0 && waited.is_none_or(|state| state.share < LEAST_WAIT_SHARE)
     })
 }
 

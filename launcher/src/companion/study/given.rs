@@ -45,7 +45,7 @@ pub(super) struct PlanArgs {
     #[arg(long)]
     pub(super) shell: bool,
 
-    /// Determine the order of the runs: each round has every variant once [default: any]
+    /// Seed of the random order of the runs. Each round has every variant once [default: a new one for each study]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 }

@@ -100,14 +100,11 @@ impl Live {
         }
     }
 
-    /// The number of the newest sample that can be read, and the sample. `None`: there is none.
+    /// The newest sample, with its number. `None`: there is none.
     fn newest(&self) -> Option<(u64, Sample)> {
-        let count = self.file.count();
-        // The last one can be half-written, so the one before it is tried, too.
-        (1..=2).find_map(|back| {
-            let number = count.checked_sub(back)?;
-            Some((number, self.file.sample(number)?))
-        })
+        // A sample is counted after it is written, so the last one is whole.
+        let number = self.file.count().checked_sub(1)?;
+        Some((number, self.file.sample(number)?))
     }
 
     /// The start of the run, CLOCK_MONOTONIC nanoseconds. Without a summary, it is the first sample that is there, or 0.

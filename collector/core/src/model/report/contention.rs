@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What others had of the cores that the run was allowed to use. Numbers of cores are means over the run.
+/// What others had of the cores that the run was allowed to use. All numbers but `allowed_cores` are means over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Contention {

@@ -60,17 +60,16 @@ impl ContainerCall {
         Self { program: client.to_owned(), ..Self::default() }
     }
 
-    /// The containers that can be the call's, by what its arguments say. One that is named in the file of `--cidfile` can be, too.
-    pub(crate) fn wishes(&self) -> Vec<ContainerWish> {
+    /// The containers that can be the call's, by what its arguments say. The caller adds the one that the file of `--cidfile` names.
+    pub(crate) fn wanted(&self) -> Vec<ContainerWish> {
         match self.act {
-            Act::Run if self.is_compose => vec![ContainerWish::Compose(self.project.clone())],
-            Act::Run => {
+            Act::Run if !self.is_compose => {
                 let name = self.name.clone().map(ContainerWish::Named);
                 let image = || self.targets.first().cloned().map(ContainerWish::Image);
                 vec![name.or_else(image).unwrap_or(ContainerWish::All)]
             }
             Act::Start | Act::Exec => self.targets.iter().cloned().map(ContainerWish::Named).collect(),
-            Act::Compose => vec![ContainerWish::Compose(self.project.clone())],
+            Act::Run | Act::Compose => vec![ContainerWish::Compose(self.project.clone())],
             Act::Other => Vec::new(),
         }
     }
@@ -92,7 +91,7 @@ impl WantedContainers {
             }
             return;
         };
-        call.wishes().into_iter().for_each(|wish| self.add(call.daemon, wish));
+        call.wanted().into_iter().for_each(|wish| self.add(call.daemon, wish));
         if let Some(path) = call.cidfile.filter(|path| path.starts_with('/')) {
             self.add_cidfile(&path);
         }

@@ -32,6 +32,13 @@ pub(crate) struct Sets {
     pub system: Track,
 }
 
+impl Sets {
+    fn tracks(&mut self) -> [&mut Track; 4] {
+        let Groups { main, descendants, combined } = &mut self.groups;
+        [main, descendants, combined, &mut self.system]
+    }
+}
+
 /// Block I/O of the tree, bytes per second. Extremes are those of the means between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IoTracks {
@@ -246,19 +253,14 @@ impl OverTime {
         }
     }
 
-    /// All tracks with entries by point. When the axis joins points, each track must join its entries alike.
+    /// All tracks that have an entry for each point. When the axis joins points, every track must join its entries in the same way.
     fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
-        let sets =
-            [&mut self.ram_bytes, &mut self.cpu_percent].into_iter().flat_map(|Sets { groups, system }| {
-                let Groups { main, descendants, combined } = groups;
-                [main, descendants, combined, system]
-            });
-        let gpus = self.gpus.iter_mut().flat_map(ByGpuFigure::iter_mut);
-        let io = [&mut self.io.read, &mut self.io.written];
+        let by_group = [&mut self.ram_bytes, &mut self.cpu_percent].into_iter().flat_map(Sets::tracks);
+        let of_tree = [&mut self.processes, &mut self.io.read, &mut self.io.written];
         let file_systems = self.file_systems.iter_mut().map(|system| &mut system.free_bytes);
-        let time = self.time.0.values_mut();
-        let machine = [&mut self.processes].into_iter().chain(time).chain(io).chain(file_systems);
-        sets.chain(machine).chain(gpus).chain(self.commands.tracks())
+        let gpus = self.gpus.iter_mut().flat_map(ByGpuFigure::iter_mut);
+        let all = by_group.chain(of_tree).chain(self.time.0.values_mut());
+        all.chain(file_systems).chain(gpus).chain(self.commands.tracks())
     }
 }
 

@@ -101,7 +101,7 @@ pub struct Bounds {
     pub limits: ProcessLimits,
 }
 
-/// Ids and pids of a process.
+/// What identifies a process, and its place in the run: ids and pids, its role, its rank, its tasks.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Ids {
     /// Its id in this run.

@@ -91,7 +91,9 @@ impl PeakHolders {
         let mut programs: FxHashMap<ProcessId, &LiveInterval> = FxHashMap::default();
         for interval in intervals {
             let most = programs.entry(interval.id).or_insert(interval);
-            if (!most.is_process, most.memory.added_bytes) < (!interval.is_process, interval.memory.added_bytes) {
+            if (!most.is_process, most.memory.added_bytes)
+                < (!interval.is_process, interval.memory.added_bytes)
+            {
                 *most = interval;
             }
         }

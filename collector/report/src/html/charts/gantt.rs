@@ -103,9 +103,9 @@ pub(super) fn heaviest(report: &Report, time: &Time) -> Option<Figure> {
     let draw = |(at, bar): (usize, &Bar)| draw_bar(at, bar, command_colour(report, bar), time);
     let panel = Panel {
         label: "Start and end of each".to_owned(),
-        // Bars have no value, so `values: 0` leaves out the axis of values.
         top: 1.0,
         height: bars.len() as f64 * ROW_HEIGHT,
+        // Bars have no value, so `values: 0` leaves out the axis of values.
         ticks: Ticks { time: 6, values: 0 },
         overlay: bars.iter().enumerate().map(draw).collect(),
         ..Panel::default()

@@ -176,7 +176,7 @@ pub struct BusyMeter {
     pub max: Option<f64>,
     /// Sum over the stretches, percent times microseconds.
     busy: f64,
-    /// Length of all stretches, microseconds.
+    /// Length of all stretches and of the idle time, microseconds.
     covered_us: f64,
     /// Time of which the driver no longer knew the utilisation, microseconds.
     lost_us: f64,
@@ -212,10 +212,11 @@ impl BusyMeter {
         self.lost_us / 1e6
     }
 
-    /// The mean utilisation over all stretches, percent. If none has a length, it is the largest. `None`: there is no stretch.
+    /// The mean utilisation over all stretches and the idle time, percent. If none of them has a length, it is the largest. `None`:
+    /// there is no stretch.
     pub(crate) fn mean(&self) -> Option<f64> {
         if self.covered_us > 0.0 {
-            // `busy` has more than 100% where a counter caught up late, and the largest is capped: the mean must not exceed it.
+            // Where a counter caught up late, `busy` counts more than 100%, but `max` does not. The mean must not exceed `max`.
             self.max.map(|max| (self.busy / self.covered_us).min(max))
         } else {
             self.max
