@@ -36,6 +36,7 @@ pub fn is_client(program: &[u8]) -> bool {
             | b"blaunch"
             | b"pbsdsh"
             | b"pbs_tmrsh"
+            | b"sccache"
     )
 }
 

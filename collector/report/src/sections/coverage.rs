@@ -16,6 +16,7 @@ fn started(entry: &StartedElsewhere) -> String {
         ElsewhereKind::Host => "host",
         ElsewhereKind::Unit => "unit",
         ElsewhereKind::Pod => "pod",
+        ElsewhereKind::Daemon => "daemon",
         ElsewhereKind::Job => "job",
         ElsewhereKind::Node => "node",
     };

@@ -158,6 +158,13 @@ pub(super) fn jobs(_: &Inputs, report: &Report) -> Option<String> {
     started(report, ElsewhereKind::Job, "jobs of", |_| advice.to_owned())
 }
 
+/// Warns of daemons that did work for the tree and are older than it.
+pub(super) fn daemons(_: &Inputs, report: &Report) -> Option<String> {
+    let advice =
+        "it runs since before this run: stop it first (sccache --stop-server), then the run starts its own";
+    started(report, ElsewhereKind::Daemon, "what the daemon compiled for", |_| advice.to_owned())
+}
+
 /// Makes the warning of what was started elsewhere in one way, as in "pods of kubectl" (`what` is "pods of"). `advice` gets the names
 /// of the programs that started it, each once, and says how to see it. `None`: nothing was started in this way.
 fn started(

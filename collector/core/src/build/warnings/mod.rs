@@ -33,6 +33,7 @@ const CAUSES: &[(Topic, CauseCheck)] = &[
     (Topic::Elsewhere, elsewhere::units),
     (Topic::Elsewhere, elsewhere::pods),
     (Topic::Elsewhere, elsewhere::jobs),
+    (Topic::Elsewhere, elsewhere::daemons),
     (Topic::Figures, unlisted_ranks),
     (Topic::Figures, attached_unseen),
     (Topic::Figures, preload_off),

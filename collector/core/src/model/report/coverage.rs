@@ -103,6 +103,8 @@ pub enum ElsewhereKind {
     Job,
     /// Another node, for an MPI launcher or Slurm.
     Node,
+    /// A daemon of this machine that was there before: sccache's.
+    Daemon,
 }
 
 /// Processes of another user.

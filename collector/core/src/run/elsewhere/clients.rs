@@ -3,7 +3,8 @@
 
 use super::arguments::{Options, Value, no_value_if_among, value_if_among};
 use super::containers;
-use crate::model::report::ElsewhereKind::{self, Container, Host, Job, Pod, Unit};
+use crate::model::command::base_name;
+use crate::model::report::ElsewhereKind::{self, Container, Daemon, Host, Job, Pod, Unit};
 use crate::model::ssh;
 
 /// What a call starts elsewhere.
@@ -29,6 +30,7 @@ pub(super) fn started(program: &str, args: &[String]) -> Option<Started> {
         "machinectl" => machine(args),
         "kubectl" | "oc" => pod(args),
         "sbatch" | "qsub" | "bsub" | "condor_submit" | "at" => job(program, args),
+        "sccache" => compilation(args),
         _ => None,
     }
 }
@@ -156,6 +158,17 @@ fn pod(args: &[String]) -> Option<Started> {
     (is_elsewhere && !options.has_any(&["help"])).then_some(Started { kind: Pod, target })
 }
 
+/// The compilation that a call of sccache has its daemon do. `None`: it asks for none, or is the daemon itself.
+fn compilation(args: &[String]) -> Option<Started> {
+    let compiler = args.first().filter(|first| !first.starts_with('-'))?;
+    Some(Started { kind: Daemon, target: Some(base_name(compiler).to_owned()) })
+}
+
+/// Whether a program of the tree with these arguments is the daemon for which its clients have the same program.
+pub(super) fn is_daemon(program: &str, args: &[String]) -> bool {
+    program == "sccache" && args.is_empty()
+}
+
 /// The job that a call hands to a batch system, or to atd. `None`: it starts none, such as `sbatch --test-only`.
 fn job(program: &str, args: &[String]) -> Option<Started> {
     let has_word = |words: &[&str]| args.iter().any(|word| words.contains(&word.as_str()));
@@ -234,6 +247,9 @@ mod tests {
             ("sbatch job.sh", "Job -"),
             ("qsub -V -h job.sh", "Job -"),
             ("at -f job.sh now", "Job -"),
+            ("sccache /usr/bin/gcc -c a.c", "Daemon gcc"),
+            ("sccache --show-stats", "nothing"),
+            ("sccache", "nothing"),
         ] {
             assert_eq!(said(line), what, "{line}");
         }

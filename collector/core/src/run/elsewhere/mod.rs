@@ -48,6 +48,8 @@ pub(crate) struct Elsewhere {
     clients: BTreeMap<ClientEntry, u64>,
     /// Entries for which those of ssh stand: pdsh starts an ssh for each host, with an agent behind it.
     by_ssh: Vec<ClientEntry>,
+    /// The program whose daemon is a process of the tree, so that its work is in the figures.
+    own_daemon: Option<String>,
     /// The calls that have a daemon run containers, the first [`MOST_ENTRIES`] of them.
     containers: Vec<(ClientEntry, ContainerCall)>,
 }
@@ -104,6 +106,9 @@ impl Elsewhere {
         if self.nodes.add(program, args, starter) {
             return;
         }
+        if clients::is_daemon(program, args) {
+            self.own_daemon = Some(program.to_owned());
+        }
         // Some arguments had no room in the record. If the others tell nothing, the program tells what is likely.
         let is_cut = args.last().is_some_and(|last| last == CUT);
         let started = clients::started(program, args).or_else(|| clients::likely(program).filter(|_| is_cut));
@@ -150,7 +155,8 @@ impl Elsewhere {
         let own = self
             .clients
             .iter()
-            .filter(|(entry, _)| !self.by_ssh.iter().any(|other| other.is_of_same_call(entry)));
+            .filter(|(entry, _)| !self.by_ssh.iter().any(|other| other.is_of_same_call(entry)))
+            .filter(|(entry, _)| self.own_daemon.as_ref() != Some(&entry.program));
         let of_clients = own.map(|(entry, count)| StartedElsewhere {
             kind: entry.kind,
             program: entry.program.clone(),
@@ -281,6 +287,14 @@ mod tests {
         for parent in ["", "bash", "make git", "perl /usr/bin/parallel ssh", "perl parallel", "docker ps"] {
             assert_eq!(listed(&[("ssh n2 x", parent)]), ["ssh n2 1"], "{parent}");
         }
+    }
+
+    // Requirement: SEE-35
+    #[test]
+    fn daemon_of_the_tree_works_in_it() {
+        let compiles = ("/usr/bin/sccache gcc -c a.c", "make");
+        assert_eq!(listed(&[compiles, compiles]), ["sccache gcc 2"]);
+        assert_eq!(listed(&[compiles, ("/usr/bin/sccache", "sccache")]), [] as [&str; 0]);
     }
 
     // Requirement: NODE-43
