@@ -79,7 +79,12 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     let of_run = memory_of_run(usage);
     MaxGpuRam {
         system_capacity_bytes: capacity_bytes.filter(|_| is_capacity_known),
-        system_bytes: usage.max.used_bytes.filter(|_| usage.is_use_known()),
+        // As for each device in [`memory_of`].
+        system_bytes: usage
+            .max
+            .used_bytes
+            .filter(|_| usage.is_use_known())
+            .map(|bytes| bytes.max(usage.max.memory.map_or(0, |run| run.combined))),
         main_bytes: of_run.main,
         descendants_bytes: of_run.descendants,
         combined_bytes: of_run.combined,
@@ -133,9 +138,23 @@ pub(super) fn is_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
     let is_missed = match why_missing(gpu, Figure::ProcessMemory) {
         None => missed_on(usage, std::iter::once(gpu)).combined,
         // Its parts say what ran on it.
-        Some(reason) => !reason.is_reported_by_parts(),
+        Some(_) if tells_by_parts(gpu) => return are_parts_used(usage, gpu),
+        Some(_) => true,
     };
     (gpu.run.is_used || !is_missed).then_some(gpu.run.is_used)
+}
+
+/// Whether the parts of the device (MIG) have the process lists in its place.
+fn tells_by_parts(gpu: &DeviceUsage) -> bool {
+    why_missing(gpu, Figure::ProcessMemory).is_some_and(|reason| reason.is_reported_by_parts())
+}
+
+/// Whether a process of the run was seen on a part of the device. `None`: none was, and one can have been missed.
+fn are_parts_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
+    let parts = usage.devices.iter().filter(|part| part.device.parent.as_ref() == Some(&gpu.device.id));
+    let used: Vec<Option<bool>> = parts.map(|part| is_used(usage, part)).collect();
+    let is_any = used.contains(&Some(true));
+    (is_any || used.iter().all(Option::is_some)).then_some(is_any)
 }
 
 /// The figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses
@@ -219,7 +238,7 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
         lost_at_s: gpu.loss.map(|loss| loss.at_ns.saturating_sub(start_ns) as f64 / 1e9),
         // Fewer than two readings have no time between them.
         reading: GpuReading {
-            count: Some(gpu.lists.read.count),
+            count: (!tells_by_parts(gpu)).then_some(gpu.lists.read.count),
             mean_interval_s: mean_ns.map(|ns| ns / 1e9),
             max_interval_s: mean_ns.and(Some(gpu.lists.read.longest_ns as f64 / 1e9)),
         },
@@ -249,7 +268,9 @@ fn device_of(usage: &GpuUsage, gpu: &DeviceUsage, start_ns: u64) -> GpuDevice {
             slowest: gpu.max(Figure::Pstate).map(|number| number as u32),
         },
         throttle: gpu.throttle.ns().map(|ns| ns.iter().map(throttle).collect()),
+        throttle_span_s: gpu.throttle.measured_s(),
         pcie: GpuPcie {
+            span_s: pcie_span_s(gpu),
             tx_bytes: pcie_bytes(gpu, Figure::PcieTxRate, Figure::PcieTx),
             rx_bytes: pcie_bytes(gpu, Figure::PcieRxRate, Figure::PcieRx),
             link_bytes_per_s: gpu.link_bytes_per_s,
@@ -284,6 +305,15 @@ fn partly_unread(gpu: &DeviceUsage, rate: Figure) -> Option<&Missing> {
 /// then. `None`: they are not known.
 fn pcie_bytes(gpu: &DeviceUsage, rate: Figure, counter: Figure) -> Option<u64> {
     if gpu.activity.contains_key(&rate) { bytes_of(gpu, rate) } else { total_of(gpu, counter) }
+}
+
+/// For how long the bytes of PCIe were counted, seconds. `None`: they are not known.
+pub(super) fn pcie_span_s(gpu: &DeviceUsage) -> Option<f64> {
+    pcie_bytes(gpu, Figure::PcieTxRate, Figure::PcieTx)?;
+    match gpu.activity.get(&Figure::PcieTxRate) {
+        Some(rate) => Some(rate.measured_s()),
+        None => gpu.counters.get(&Figure::PcieTx).and_then(Counter::span_s),
+    }
 }
 
 /// Makes the figures of a device's performance counters.
@@ -353,7 +383,8 @@ fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     let of_run = known_memory(is_told.then_some(gpu.run.max), gpu.run.has_unreported, may_miss_some);
     GpuMemory {
         total_bytes: gpu.device.memory_bytes,
-        max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| bytes as u64),
+        // No reading may have seen the peak of a process that the driver's accounting tells.
+        max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| (bytes as u64).max(gpu.run.max.combined)),
         max_main_bytes: of_run.main,
         max_descendants_bytes: of_run.descendants,
         max_combined_bytes: of_run.combined,
@@ -361,11 +392,12 @@ fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
 }
 
 /// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. If the
-/// counter stood still, was reset, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
+/// counter stood still, was reset, stepped back, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
 fn power_of(gpu: &DeviceUsage) -> GpuPower {
     let energy_j = gpu.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(gpu));
     let energy_span_s = energy_span_s(gpu);
-    let is_whole = gpu.counters.get(&Figure::Energy).is_some_and(|counter| counter.restarts == 0);
+    let energy = gpu.counters.get(&Figure::Energy);
+    let is_whole = energy.is_some_and(|counter| counter.restarts == 0 && counter.steps_back == 0);
     let is_long = |s: f64| s >= LEAST_ENERGY_SPAN_S;
     let counted = energy_j.zip(energy_span_s).filter(|(j, s)| is_whole && *j > 0.0 && is_long(*s));
     let gauge = gpu.gauges.get(&Figure::Power);
@@ -500,7 +532,10 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
     let unasked = if is_nvml { Missing::NoSample } else { Missing::NotSupported };
     let reason = match figure {
         // Figures that were read, but may lack values.
-        Figure::Utilization if gpu.knows(figure) => gpu.busy.max.is_none().then_some(Missing::NoSample),
+        Figure::Utilization if gpu.knows(figure) => {
+            let reason = || gpu.missing(figure).cloned().unwrap_or(Missing::NoSample);
+            gpu.busy.max.is_none().then(reason)
+        }
         Figure::ProcessUtilization if gpu.knows(figure) => gpu.process_utilization_gap(),
         // The performance counters tell it.
         Figure::PcieTx if gpu.activity.contains_key(&Figure::PcieTxRate) => {

@@ -138,7 +138,7 @@ pub struct GpuSums {
     pub expected: u32,
     /// The tracked devices that are known so far, parts of devices included.
     pub devices: Vec<GpuSample>,
-    /// No device is known yet, and a driver may still tell one. The figures above are unknown then.
+    /// No driver has told its devices yet, and one may do so. The figures above are unknown then.
     #[serde(default)]
     pub are_devices_sought: bool,
 }

@@ -482,6 +482,7 @@ fn report_of_schema_2_is_read_with_a_note() {
     original.processes.calls_reason = None;
     for gpu in &mut original.gpus {
         (gpu.activity, gpu.findings, gpu.pcie.link_bytes_per_s) = (GpuActivity::default(), None, None);
+        (gpu.throttle_span_s, gpu.pcie.span_s) = (None, None);
         gpu.processes.iter_mut().for_each(|process| process.torch = None);
         gpu.throttle.iter_mut().flatten().for_each(|throttle| throttle.mean_sm_mhz = None);
     }

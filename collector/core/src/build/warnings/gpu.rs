@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::gpu::{energy_span_s, gaps, is_any_of, is_used, may_have_missed, missing_of, whole};
+use super::super::gpu::{
+    energy_span_s, gaps, is_any_of, is_used, may_have_missed, missing_of, pcie_span_s, whole,
+};
 use super::super::inputs::Inputs;
 use super::gpu_names::names;
 use crate::model::counts_in_words::{processes, times};
@@ -15,10 +17,10 @@ use crate::run::gpu::usage::device::{DeviceUsage, Loss};
 
 /// Utilization that was lost needs a warning if it is more than this part of what was measured. Less changes no figure by more.
 const LOST_PART: f64 = 0.01;
-/// The part of the run that energy or utilization may lack without a warning.
+/// The part of the run that energy, traffic, throttled time or utilization may lack without a warning.
 const UNCOVERED_PART: f64 = 0.1;
-/// The least time without energy that is worth a warning, seconds.
-const LEAST_WITHOUT_ENERGY_S: f64 = 0.2;
+/// The least time for which such a figure is not counted that is worth a warning, seconds.
+const LEAST_UNCOUNTED_S: f64 = 0.2;
 /// A driver counts as always slow, and not only once, if its longest time between two readings is at most this many times the mean.
 const MOST_REGULAR: f64 = 3.0;
 /// The least time without utilization that is worth a warning, seconds. If a driver takes no samples of an idle GPU, it takes 2 s
@@ -82,7 +84,9 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     }
     all.extend(Weight::Total, figures, usage.devices.iter().flat_map(energy_counter));
     all.extend(Weight::Total, figures, lost_utilization(usage));
-    all.extend(Weight::Total, figures, short_energy(usage, run_s));
+    for figure in SHORT {
+        all.extend(Weight::Total, figures, short(usage, figure, run_s));
+    }
     all.extend(Weight::Total, figures, short_utilization(usage, run_s));
     all.extend(Weight::Remark, Topic::IdleGpu, idle(usage));
     all.0.order_by_key(|(weight, _)| *weight);
@@ -221,16 +225,29 @@ fn lost_utilization(usage: &GpuUsage) -> Option<String> {
     ))
 }
 
-/// Warns of energy that is known for a part of the run only (`run_s` seconds). A counter's first reading comes when the driver
-/// answers, and its last one before the run's end.
-fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
-    let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, energy_span_s(gpu)?)));
-    known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_ENERGY_S).map(|(ids, known_s)| {
+/// A figure of the whole run that is counted between two readings, the name of it, and for how many seconds a device's is known.
+type Counted = (Figure, &'static str, fn(&DeviceUsage) -> Option<f64>);
+const SHORT: [Counted; 3] = [
+    (Figure::Energy, "energy", energy_span_s),
+    (Figure::PcieTx, "PCIe traffic", pcie_span_s),
+    (Figure::Throttle, "throttled time", |gpu| gpu.throttle.measured_s()),
+];
+
+/// Warns of such a figure that is known for a part of the run only (`run_s` seconds). Its first reading comes when the driver answers,
+/// and its last one before the run's end. Time in which the driver refused it has a warning of its own ([`unread_spans`]).
+fn short(usage: &GpuUsage, (figure, name, span_s): Counted, run_s: f64) -> Option<String> {
+    let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, span_s(gpu)? + refused_s(gpu, figure))));
+    known_too_briefly(usage, spans.collect(), run_s, LEAST_UNCOUNTED_S).map(|(ids, known)| {
         format!(
-            "The energy of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. What \
-             was used before the first reading and after the last is missing."
+            "The {name} of {ids} is that of {known} of the run's {run_s:.1} s: the driver was late or slow to answer. What came before \
+             the first reading and after the last is missing."
         )
     })
+}
+
+/// For how long the driver refused a figure, seconds.
+fn refused_s(gpu: &DeviceUsage, figure: Figure) -> f64 {
+    gpu.figures.gaps.get(&figure).map_or(0.0, |gap| gpu.gap_ns(gap) as f64 / 1e9)
 }
 
 /// Warns of GPUs whose utilization is known for a part of the run only (`run_s` seconds). What the driver had overwritten has a
@@ -238,17 +255,18 @@ fn short_energy(usage: &GpuUsage, run_s: f64) -> Option<String> {
 fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
     let is_known = |gpu: &&DeviceUsage| gpu.busy.measured_s() > 0.0;
     let spans = usage.devices.iter().filter(is_known);
-    let spans = spans.map(|gpu| (gpu, gpu.busy.measured_s() + gpu.busy.lost_s()));
-    known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known_s)| {
+    let told_s = |gpu: &DeviceUsage| gpu.busy.measured_s() + gpu.busy.lost_s();
+    let spans = spans.map(|gpu| (gpu, told_s(gpu) + refused_s(gpu, Figure::Utilization)));
+    known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known)| {
         format!(
-            "The utilization of {ids} is that of {known_s:.1} s of the run's {run_s:.1} s: the driver was late or slow to answer. \
+            "The utilization of {ids} is that of {known} of the run's {run_s:.1} s: the driver was late or slow to answer. \
              Active time before and after that is missing."
         )
     })
 }
 
-/// The names of the devices for which a figure is known for too short a time, and the shortest of these times, seconds. `None`: there
-/// is no such device.
+/// The names of the devices for which a figure is known for too short a time, and these times, as in `1.4 to 2.5 s`. `None`: there is no
+/// such device.
 ///
 /// `spans`: the devices, and for how many seconds the figure of each is known. It is too short if more than `least_s` seconds and
 /// [`UNCOVERED_PART`] of the run (`run_s` seconds) are missing. A lost device has a warning of its own.
@@ -257,14 +275,17 @@ fn known_too_briefly(
     spans: Vec<(&DeviceUsage, f64)>,
     run_s: f64,
     least_s: f64,
-) -> Option<(String, f64)> {
+) -> Option<(String, String)> {
     let is_short = |(gpu, known_s): &(&DeviceUsage, f64)| {
         gpu.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_PART)
     };
     let short: Vec<_> = spans.into_iter().filter(is_short).collect();
-    let known_s = short.iter().map(|(_, known_s)| *known_s).reduce(f64::min)?;
+    let known_s = || short.iter().map(|(_, known_s)| *known_s);
+    let [least, most] =
+        [known_s().reduce(f64::min)?, known_s().reduce(f64::max)?].map(|known_s| format!("{known_s:.1}"));
     let devices: Vec<&DeviceUsage> = short.iter().map(|(gpu, _)| *gpu).collect();
-    Some((names(usage, &devices), known_s))
+    let known = if least == most { format!("{least} s") } else { format!("{least} to {most} s") };
+    Some((names(usage, &devices), known))
 }
 
 /// Whether the driver told the processes' memory much less often than it was to be asked, on average or once. Time in which it refused

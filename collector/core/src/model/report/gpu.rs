@@ -98,6 +98,9 @@ pub struct GpuDevice {
     pub pstate: GpuPstate,
     /// Time in each throttle reason seen.
     pub throttle: Option<Vec<GpuThrottle>>,
+    /// For how long the throttle reasons were read, seconds.
+    #[serde(default)]
+    pub throttle_span_s: Option<f64>,
     /// PCIe traffic.
     #[serde(default)]
     pub pcie: GpuPcie,
@@ -308,6 +311,9 @@ pub enum GpuFindingKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuPcie {
+    /// For how long they were counted, seconds.
+    #[serde(default)]
+    pub span_s: Option<f64>,
     /// Sent and received, bytes; `None` also if a counter can have wrapped.
     pub tx_bytes: Option<u64>,
     /// Sent and received, bytes; `None` also if a counter can have wrapped.

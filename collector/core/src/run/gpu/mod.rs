@@ -75,7 +75,7 @@ impl GpuState {
 
     /// The figures of the sample at `at_ns`, see [`GpuUsage::now`].
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
-        let are_devices_sought = self.is_active && self.usage.devices.is_empty();
+        let are_devices_sought = self.is_active && !self.usage.is_listed;
         GpuSums { are_devices_sought, ..self.usage.now(at_ns) }
     }
 

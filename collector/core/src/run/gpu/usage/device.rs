@@ -244,6 +244,11 @@ impl DeviceUsage {
         self.device.vendor == Some(Vendor::Nvidia) && OF_KINDS.iter().any(is_unasked)
     }
 
+    /// Whether it was lost and did not come back.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.loss.is_some_and(|loss| !loss.is_back)
+    }
+
     /// Whether its figures were ever read.
     pub(crate) fn was_read(&self) -> bool {
         self.last_ns != 0
@@ -305,6 +310,8 @@ impl DeviceUsage {
             self.used_bytes = None;
             self.run.lacks_memory = false;
             self.recent = RecentFigures::default();
+            self.gauges.values_mut().for_each(Gauge::interrupt);
+            self.throttle.interrupt();
             self.steps.lose();
             maxima.note_loss(reading.number, at_ns);
             return;
@@ -321,8 +328,12 @@ impl DeviceUsage {
         self.link_bytes_per_s = sample.link_bytes_per_s.or(self.link_bytes_per_s);
         self.add_busy(reading, maxima);
         self.add_activity(at_ns, sample.activity.as_ref());
-        if let Some(reasons) = self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
-            self.throttle.add(at_ns, reasons, self.gauges.get(&Figure::SmClock).map(Gauge::last));
+        match self.figures.note(at_ns, Figure::Throttle, sample.throttle.as_ref()) {
+            Some(reasons) => {
+                self.throttle.add(at_ns, reasons, self.gauges.get(&Figure::SmClock).map(Gauge::last));
+            }
+            None if sample.throttle.is_some() => self.throttle.interrupt(),
+            None => {}
         }
         if sample.throttle.is_some() {
             (self.throttle_bits, self.throttle_read_ns) = (sample.throttle_bits, at_ns);
@@ -348,7 +359,10 @@ impl DeviceUsage {
                 maxima.add_used(reading.number, at_ns, bytes);
             }
         }
-        let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else { return };
+        let Some(value) = self.figures.note(at_ns, figure, Some(value)).copied() else {
+            self.gauges.get_mut(&figure).into_iter().for_each(Gauge::interrupt);
+            return;
+        };
         if !figure.is_cumulative() {
             self.recent.add_gauge(figure, at_ns, value);
             let gauge = self.gauges.entry(figure);
@@ -540,7 +554,11 @@ impl DeviceUsage {
         // The entry of a running process is not final; it is read again.
         for entry in list.into_iter().flatten().filter(|entry| !entry.is_running) {
             let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
-            let (Some(process), Some(bytes)) = (process, entry.peak_bytes) else { continue };
+            let Some(process) = process else { continue };
+            let Some(bytes) = entry.peak_bytes else {
+                self.run.has_unreported.add(process.is_main, true, |a, b| a || b);
+                continue;
+            };
             // The entry does not say which processes used the device at the same time. The peak of this process alone is a lower
             // bound of their sum.
             let mut alone = Groups::default();

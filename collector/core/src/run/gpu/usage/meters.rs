@@ -14,27 +14,40 @@ pub struct Gauge {
     pub min: f64,
     /// Largest reading.
     pub max: f64,
-    /// The integral over time, in the gauge's unit times seconds. The readings are joined by straight lines.
+    /// The integral over the measured time, in the gauge's unit times seconds. The readings are joined by straight lines.
     integral: f64,
+    /// The time between readings, without that in which one failed, nanoseconds.
+    measured_ns: u64,
     /// The last reading: when it was, CLOCK_MONOTONIC nanoseconds, and its value.
     last: (u64, f64),
-    /// When the first reading was, CLOCK_MONOTONIC nanoseconds.
-    first_ns: u64,
+    /// A reading failed since the last one.
+    is_interrupted: bool,
 }
 
 impl Gauge {
     /// Makes a gauge of its first reading, in its own unit. Times are CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn new(at_ns: u64, value: f64) -> Self {
-        Self { min: value, max: value, integral: 0.0, last: (at_ns, value), first_ns: at_ns }
+        let last = (at_ns, value);
+        Self { min: value, max: value, integral: 0.0, measured_ns: 0, last, is_interrupted: false }
     }
 
-    /// Adds another reading, later than all before it. Between two readings the value is taken to change in a straight line.
+    /// Adds another reading, later than all before it. Between two readings the value is taken to change in a straight line, unless one
+    /// between them failed ([`Self::interrupt`]).
     pub(crate) fn add(&mut self, at_ns: u64, value: f64) {
         let (before_ns, before) = self.last;
-        self.integral += (before + value) / 2.0 * seconds(at_ns.saturating_sub(before_ns));
+        if !self.is_interrupted {
+            let since_ns = at_ns.saturating_sub(before_ns);
+            self.integral += (before + value) / 2.0 * seconds(since_ns);
+            self.measured_ns += since_ns;
+        }
         self.min = self.min.min(value);
         self.max = self.max.max(value);
-        self.last = (at_ns, value);
+        (self.last, self.is_interrupted) = ((at_ns, value), false);
+    }
+
+    /// Notes that a reading failed: the time from the last one to the next is unknown.
+    pub(crate) fn interrupt(&mut self) {
+        self.is_interrupted = true;
     }
 
     /// The last reading.
@@ -42,21 +55,20 @@ impl Gauge {
         self.last.1
     }
 
-    /// The integral over time, in the gauge's unit times seconds. `None`: there is a single reading.
+    /// The integral over the measured time, in the gauge's unit times seconds. `None`: no time was measured, as by a single reading.
     pub(crate) fn integrated(&self) -> Option<f64> {
-        (self.last.0 > self.first_ns).then_some(self.integral)
+        (self.measured_ns > 0).then_some(self.integral)
     }
 
-    /// The time from the first reading to the last, seconds. `None`: there is a single reading.
+    /// The measured time, seconds. `None`: there is none, as of a single reading.
     pub(crate) fn span_s(&self) -> Option<f64> {
-        (self.last.0 > self.first_ns).then(|| seconds(self.last.0 - self.first_ns))
+        (self.measured_ns > 0).then(|| seconds(self.measured_ns))
     }
 
-    /// The mean over time; of a single reading, its value.
+    /// The mean over the measured time. Without such, it is the last reading.
     pub(crate) fn mean(&self) -> f64 {
-        let length_s = seconds(self.last.0.saturating_sub(self.first_ns));
         // Rounding must not lead beyond the smallest and largest reading.
-        if length_s > 0.0 { (self.integral / length_s).clamp(self.min, self.max) } else { self.last.1 }
+        self.span_s().map_or(self.last.1, |span_s| (self.integral / span_s).clamp(self.min, self.max))
     }
 }
 
@@ -277,28 +289,40 @@ pub struct ThrottleTimes {
     /// Clock of the processors in each reason, MHz.
     #[serde(default)]
     clocks_mhz: BTreeMap<String, StretchMeter>,
-    /// When the reasons were read first and last, CLOCK_MONOTONIC nanoseconds.
-    read_ns: Option<(u64, u64)>,
+    /// The time between readings, without that in which one failed, nanoseconds.
+    measured_ns: u64,
+    /// When the reasons were read last, CLOCK_MONOTONIC nanoseconds. `None`: never, or a reading failed since.
+    last_ns: Option<u64>,
 }
 
 impl ThrottleTimes {
     /// Takes in the reasons that apply at this time, CLOCK_MONOTONIC nanoseconds, and the clock of the processors, MHz (`None`: not
-    /// known). Each counts for the time since the reading before.
+    /// known). Each counts for the time since the reading before, unless one between them failed ([`Self::interrupt`]).
     pub(crate) fn add(&mut self, at_ns: u64, reasons: &[Cow<'_, str>], clock_mhz: Option<f64>) {
-        let (first_ns, last_ns) = self.read_ns.unwrap_or((at_ns, at_ns));
+        let since_ns = self.last_ns.map_or(0, |last_ns| at_ns.saturating_sub(last_ns));
         for reason in reasons {
-            let since_ns = at_ns.saturating_sub(last_ns);
             *self.ns.entry(reason.to_string()).or_default() += since_ns;
             if let Some(mhz) = clock_mhz {
                 self.clocks_mhz.entry(reason.to_string()).or_default().add(since_ns / 1000, mhz);
             }
         }
-        self.read_ns = Some((first_ns, at_ns));
+        self.measured_ns += since_ns;
+        self.last_ns = Some(at_ns);
     }
 
-    /// Nanoseconds by reason. `None`: the reasons were read once at most.
+    /// Notes that a reading failed: the time from the last one to the next is unknown.
+    pub(crate) fn interrupt(&mut self) {
+        self.last_ns = None;
+    }
+
+    /// Nanoseconds by reason. `None`: no time was measured, as by a single reading.
     pub(crate) fn ns(&self) -> Option<&BTreeMap<String, u64>> {
-        self.read_ns.is_some_and(|(first_ns, last_ns)| last_ns > first_ns).then_some(&self.ns)
+        (self.measured_ns > 0).then_some(&self.ns)
+    }
+
+    /// The measured time, seconds. `None`: there is none, as of a single reading.
+    pub(crate) fn measured_s(&self) -> Option<f64> {
+        (self.measured_ns > 0).then(|| seconds(self.measured_ns))
     }
 }
 
@@ -328,6 +352,28 @@ mod tests {
         assert_eq!((power.min, power.max, power.integral), (100.0, 300.0, 700.0));
         assert_eq!(power.mean(), 700.0 / 3.0);
         assert_eq!(Gauge::new(5, 7.0).mean(), 7.0);
+    }
+
+    #[test]
+    fn time_in_which_a_reading_failed_is_in_no_mean() {
+        let mut power = Gauge::new(0, 100.0);
+        power.add(S, 100.0);
+        power.interrupt();
+        power.add(4 * S, 500.0);
+        power.add(5 * S, 500.0);
+        assert_eq!((power.integrated(), power.span_s(), power.mean()), (Some(600.0), Some(2.0), 300.0));
+        let mut once = Gauge::new(0, 100.0);
+        once.interrupt();
+        once.add(S, 200.0);
+        assert_eq!((once.integrated(), once.span_s(), once.mean()), (None, None, 200.0));
+        let mut throttle = ThrottleTimes::default();
+        let capped = [Cow::Borrowed("cap")];
+        throttle.add(0, &capped, None);
+        throttle.add(S, &capped, None);
+        throttle.interrupt();
+        throttle.add(4 * S, &capped, None);
+        throttle.add(5 * S, &capped, None);
+        assert_eq!((throttle.ns().unwrap()["cap"], throttle.measured_s()), (2 * S, Some(2.0)));
     }
 
     const PCIE: CounterKind = CounterKind { most_per_s: 1e9, may_wrap: true, until_ns: 0 };

@@ -39,6 +39,9 @@ use maxima::Maxima;
 pub struct GpuUsage {
     /// The tracked devices, in the order of the drivers.
     pub devices: Vec<DeviceUsage>,
+    /// A driver has told which devices there are.
+    #[serde(default)]
+    pub is_listed: bool,
     /// Ids of all whole devices of the machine, tracked or not.
     pub machine: BTreeSet<String>,
     /// Which devices the command may see depends on the order in which CUDA counts them.
@@ -71,6 +74,7 @@ impl GpuUsage {
     /// Takes in what a backend read: its devices, and then samples of them. A sample of a device that was never listed is left out.
     pub(super) fn add(&mut self, batch: &Batch, pids: PidResolver) {
         if let Some(list) = &batch.devices {
+            self.is_listed = true;
             self.machine.extend(list.machine.iter().cloned());
             self.is_order_unsure |= list.is_order_unsure;
             for tracked in &list.tracked {

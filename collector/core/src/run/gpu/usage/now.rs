@@ -11,10 +11,21 @@ impl GpuUsage {
     /// none did, the last one, unless that is too old.
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
-        let is_any_lacking = self.devices.iter().any(|device| device.run.lacks_memory);
+        // A device that does not answer now has a part in these sums that nobody knows.
+        let fails = |device: &DeviceUsage, figure| device.knows(figure) && device.missing(figure).is_some();
+        let lacks_used = |device: &DeviceUsage| !device.is_part && fails(device, Figure::MemoryUsed);
+        let lacks_run = |device: &DeviceUsage| {
+            let is_told_by_parts =
+                device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts);
+            device.run.lacks_memory || (fails(device, Figure::ProcessMemory) && !is_told_by_parts)
+        };
+        let is_none = |lacks: &dyn Fn(&DeviceUsage) -> bool| {
+            !self.devices.iter().filter(|device| !device.is_lost()).any(lacks)
+        };
+        let is_use_known = self.is_use_known() && is_none(&lacks_used);
         GpuSums {
-            used_bytes: self.max.recent_used.get(oldest_ns).filter(|_| self.is_use_known()),
-            run_bytes: self.max.recent_memory.get(oldest_ns).filter(|_| !is_any_lacking),
+            used_bytes: self.max.recent_used.get(oldest_ns).filter(|_| is_use_known),
+            run_bytes: self.max.recent_memory.get(oldest_ns).filter(|_| is_none(&lacks_run)),
             busy_percent: self.max.recent_busy.get(oldest_ns).filter(|_| !self.lacks_busy()),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
@@ -46,8 +57,8 @@ impl GpuUsage {
     pub(crate) fn knows_process_memory(&self, at_ns: u64) -> bool {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         let must_report = |device: &&DeviceUsage| {
-            let is_lost = device.loss.is_some_and(|loss| !loss.is_back);
-            !is_lost && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)
+            !device.is_lost()
+                && !device.missing(Figure::ProcessMemory).is_some_and(Missing::is_reported_by_parts)
         };
         let mut devices = self.devices.iter().filter(must_report).peekable();
         devices.peek().is_some() && devices.all(|device| device.recent.run_bytes.get(oldest_ns).is_some())

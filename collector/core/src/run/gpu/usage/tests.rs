@@ -260,6 +260,25 @@ fn utilization_of_the_machine_is_unknown_where_parts_or_no_reading_tell_it() {
 }
 
 #[test]
+fn sums_of_memory_are_unknown_while_a_device_does_not_answer() {
+    let mut bench = Bench::new(&[gpu("a"), gpu("b")]);
+    let read = |device: &str, bytes: Option<u64>| {
+        let refused = || Missing::NoPermission;
+        let used = bytes.map(|bytes| bytes as f64).ok_or_else(refused);
+        let list = bytes.map(|bytes| vec![listed(10, bytes)]).ok_or_else(refused);
+        DeviceSample { processes: Some(list), ..value(device, Figure::MemoryUsed, used) }
+    };
+    for (s, of_b, expected) in [(2, Some(500), Some(1500)), (3, None, None), (4, Some(500), Some(1500))] {
+        bench.at(s, vec![read("a", Some(1000)), read("b", of_b)]);
+        let now = bench.usage.now(s * S);
+        assert_eq!((now.used_bytes, now.run_bytes.map(|run| run.main)), (expected, expected), "{s}");
+    }
+    bench.usage.begin_sample();
+    bench.at(5, vec![DeviceSample { is_lost: true, ..sample("b") }, read("a", Some(1000))]);
+    assert_eq!(bench.usage.now(5 * S).used_bytes, Some(1000), "a lost device has no memory");
+}
+
+#[test]
 fn lost_device_can_come_back() {
     let mut bench = Bench::new(&[gpu("A")]);
     let lost = || DeviceSample { is_lost: true, ..sample("A") };
