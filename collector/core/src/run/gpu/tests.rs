@@ -63,6 +63,11 @@ fn figures_are_unknown_until_a_driver_has_told_its_devices() {
     state.apply(&observation(2, 10, PidFacts::default()));
     assert!(!state.now(2 * S).are_devices_sought);
     assert!(!GpuState::default().now(S).are_devices_sought, "there is no driver");
+    let none = DeviceList { tracked: vec![], machine: vec![], is_order_unsure: false };
+    let batches = vec![Batch { devices: Some(none), ..Batch::default() }];
+    let mut without = GpuState { is_active: true, ..GpuState::default() };
+    without.apply(&GpuObservation { is_active: true, batches, ..GpuObservation::default() });
+    assert!(!without.now(S).are_devices_sought, "the driver has none");
 }
 
 // Requirement: GPU-32
