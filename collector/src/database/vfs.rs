@@ -72,7 +72,7 @@ struct OpenFile {
     file: File,
     /// How many more bytes may be read.
     readable: u64,
-    /// Maximum number of bytes that the file may get.
+    /// Maximum size of the file, bytes.
     most: u64,
     characteristics: c_int,
 }

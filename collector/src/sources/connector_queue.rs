@@ -212,7 +212,7 @@ impl ConnectorQueue {
         let has_lost = self.note_loss(has_lost, &mut journal);
         // Each event counts as equally expensive.
         let used_for_others_ns = used_ns * (all - ours) as u64 / all.max(1) as u64;
-        // If events were lost, the proof may have been among them.
+        // The fork of this collector proves that events arrive. If events were lost, that fork may have been among them.
         if !self.has_proof && !has_lost {
             self.give_up(AbsenceReason::NoEvents, &mut journal);
         } else if self.cost.is_too_much_with(used_for_others_ns, clock::monotonic_ns()) {

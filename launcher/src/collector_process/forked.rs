@@ -63,7 +63,9 @@ fn become_collector(child: &Child, make_joint_report: MakeJointReport) -> ! {
         match set_up {
             Ok(()) => serve(&child.args, make_joint_report),
             Err(_) => {
-                console::error(format_args!("cannot start the collector: {}", child.command().exec()));
+                // Executes this program instead, and returns only if that fails.
+                let error = child.command().exec();
+                console::error(format_args!("cannot start the collector: {error}"));
                 None
             }
         }

@@ -82,7 +82,7 @@ impl RankLock {
     /// Writes the report of all ranks if no other rank is left to do so. To be called when the launcher, in place of a collector, has
     /// written this rank's own report.
     pub(crate) fn conclude(self, options: &Options) {
-        conclude(&config::from_options(options, &ProcRoot::default()), self.0.as_fd());
+        conclude(&config::from_options(options, &ProcRoot::default()), self.0.as_fd(), false);
     }
 }
 
@@ -114,15 +114,16 @@ fn remove_earlier(report: &ReportConfig) {
 /// Writes the report of all ranks or nodes if no other member of the run is left to do so. A collector calls this, or an agent. `lock`:
 /// what ranks share; `None`: this is a node's collector, which is no member so far.
 pub(crate) fn make(config: &Config, lock: Option<OwnedFd>) {
+    let is_agent = lock.is_some();
     let joined = || NodeDirectory::local(&config.report.joint.as_ref()?.directory).ok()?.member();
     if let Some(lock) = lock.or_else(joined) {
-        conclude(config, lock.as_fd());
+        conclude(config, lock.as_fd(), is_agent);
     }
 }
 
 /// Writes the report of all ranks if no other rank is left to do so. Ranks that come and go while it is made leave the report to this
 /// process. So it is made again if reports have changed, at most [`MOST_ROUNDS`] times.
-fn conclude(config: &Config, lock: BorrowedFd) {
+fn conclude(config: &Config, lock: BorrowedFd, is_agent: bool) {
     let Some(joint) = &config.report.joint else { return };
     let Ok(directory) = NodeDirectory::local(&joint.directory) else { return };
     let mut made_of = None;
@@ -139,7 +140,7 @@ fn conclude(config: &Config, lock: BorrowedFd) {
             return;
         }
         let paths: Vec<PathBuf> = reports.iter().map(|(path, _)| path.clone()).collect();
-        is_complete = write(config, joint, &directory, &paths);
+        is_complete = write(config, joint, &directory, &paths, is_agent);
         made_of = Some(reports);
     }
     if joint.is_temporary && is_complete {
@@ -159,16 +160,22 @@ fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<S
 }
 
 /// Merges these reports, and writes the result to the places of the joint report, except for files that another run writes to.
-/// Returns whether the report is written, and has all ranks.
-fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, reports: &[PathBuf]) -> bool {
+/// Returns whether the report is written, and has all ranks. `is_agent`: this is an agent on another node.
+fn write(
+    config: &Config,
+    joint: &JointReport,
+    directory: &NodeDirectory,
+    reports: &[PathBuf],
+    is_agent: bool,
+) -> bool {
     // The locks are held until this returns.
     let (mut targets, mut locks) = (Vec::new(), Vec::new());
-    // A launcher's node has locked the files for the run.
+    // A run over several nodes: the launcher has locked its files from the start (`ReportConfig::become_part`).
     let is_locked = config.report.node_part.is_some();
     for target in &joint.targets {
-        match target.output.file().filter(|_| !is_locked).map(|path| take_lock(path, config)) {
+        match target.output.file().filter(|_| !is_locked).map(|path| take_lock(path, is_agent)) {
             // An agent writes nothing to stderr, which is that of the job.
-            Some(Err(NoLock::InUse)) if config.tracking.disable_logs => {}
+            Some(Err(NoLock::InUse)) if is_agent => {}
             Some(Err(NoLock::InUse)) => say_in_use(target, joint),
             lock => {
                 targets.push(target.clone());
@@ -187,8 +194,8 @@ fn write(config: &Config, joint: &JointReport, directory: &NodeDirectory, report
 }
 
 /// Locks a file of the report. An agent waits a little: the launcher's collector may be about to end.
-fn take_lock(path: &Path, config: &Config) -> Result<Option<OutputLock>, NoLock> {
-    let until = Instant::now() + if config.tracking.disable_logs { AGENTS_PATIENCE } else { Duration::ZERO };
+fn take_lock(path: &Path, is_agent: bool) -> Result<Option<OutputLock>, NoLock> {
+    let until = Instant::now() + if is_agent { AGENTS_PATIENCE } else { Duration::ZERO };
     loop {
         match OutputLock::take(path) {
             Err(NoLock::InUse) if Instant::now() < until => std::thread::sleep(LOOK_INTERVAL),

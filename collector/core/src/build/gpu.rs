@@ -77,14 +77,10 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     // `None` if the capacity of one is not known.
     let capacity_bytes: Option<u64> = capacities.into_iter().sum();
     let of_run = memory_of_run(usage);
+    let accounted = whole(usage).map(accounted_bytes).max().unwrap_or(0);
     MaxGpuRam {
         system_capacity_bytes: capacity_bytes.filter(|_| is_capacity_known),
-        // As for each device in [`memory_of`].
-        system_bytes: usage
-            .max
-            .used_bytes
-            .filter(|_| usage.is_use_known())
-            .map(|bytes| bytes.max(usage.max.memory.map_or(0, |run| run.combined))),
+        system_bytes: usage.max.used_bytes.filter(|_| usage.is_use_known()).map(|bytes| bytes.max(accounted)),
         main_bytes: of_run.main,
         descendants_bytes: of_run.descendants,
         combined_bytes: of_run.combined,
@@ -383,12 +379,17 @@ fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     let of_run = known_memory(is_told.then_some(gpu.run.max), gpu.run.has_unreported, may_miss_some);
     GpuMemory {
         total_bytes: gpu.device.memory_bytes,
-        // No reading may have seen the peak of a process that the driver's accounting tells.
-        max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| (bytes as u64).max(gpu.run.max.combined)),
+        max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| (bytes as u64).max(accounted_bytes(gpu))),
         max_main_bytes: of_run.main,
         max_descendants_bytes: of_run.descendants,
         max_combined_bytes: of_run.combined,
     }
+}
+
+/// The most that the run had on a device by the driver's accounting of ended processes, bytes; 0: that tells nothing. No reading may have
+/// seen it.
+fn accounted_bytes(gpu: &DeviceUsage) -> u64 {
+    if gpu.run.has_accounting { gpu.run.max.combined } else { 0 }
 }
 
 /// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. If the

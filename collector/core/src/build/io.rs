@@ -6,8 +6,8 @@ use crate::model::io_calls::IoCalls;
 use crate::model::report::{Coverage, Faults, Io, Stage};
 use crate::model::tree_sample::IoBytes;
 
-/// Makes the report's I/O. In a run that attached to a process, samples read the sum of block I/O from /proc. No parent writes a REAPED
-/// record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
+/// Makes the report's I/O. In a run that attached to a process, samples read the sum of block I/O from /proc, because no parent
+/// writes a REAPED record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
 pub(super) fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     let calls = calls_of_run(inputs);
     let by_calls = |count: fn(IoCalls) -> u64| calls.as_ref().ok().copied().map(count);
@@ -57,7 +57,7 @@ pub(super) fn calls_of_run(inputs: &Inputs) -> Result<IoCalls, String> {
         return Err("gpu-track-run was killed".into());
     }
     if exit.is_none() && inputs.config.restarts > 0 {
-        // How much that was the launcher knows, and it tells at the end (`helper_calls`).
+        // The launcher knows how much that was, and tells it at the end (`helper_calls`).
         return Err("a killed collector's own I/O is still in the counts, until the run ends".into());
     }
     let calls = read?;

@@ -52,7 +52,7 @@ impl ContainerWish {
     }
 }
 
-/// Whether a word is the beginning of an id, as clients take it.
+/// Whether a word is the beginning of an id. Clients take shorter beginnings, too. Those would match containers of others too often.
 pub(crate) fn is_start_of_id(word: &str, id: &str) -> bool {
     word.len() >= 4 && id.starts_with(word)
 }
@@ -127,7 +127,7 @@ pub struct ContainerSeen {
     pub ended_ns: Option<u64>,
     /// Exit code of its first process.
     pub exit_code: Option<i64>,
-    /// The kernel has killed a process in it for want of memory by now. `None`: not known.
+    /// The kernel has killed a process in it for lack of memory by now. `None`: not known.
     pub is_oom_killed: Option<bool>,
     /// Its CPU time, of all its starts. `None`: it was not read.
     pub cpu_us: Option<u64>,

@@ -161,7 +161,7 @@ impl TimeSums {
         })
     }
 
-    /// What the threads of the commands did, those first that decided most.
+    /// What the threads of the commands did. Commands that decided most of the wall time come first.
     fn commands(&self) -> Vec<CommandTime> {
         let has_threads = |sums: &CommandSums| sums.thread_ns.iter().any(|ns| *ns > 0);
         let mut all: Vec<(&String, &CommandSums)> =

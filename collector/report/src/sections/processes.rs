@@ -104,7 +104,7 @@ fn by_command(commands: &[CommandUsage], units: Units) -> Section {
     Section::new("By command").table(Table::new(head, rows))
 }
 
-/// Makes the table of what command names passed by read and write calls, most bytes first. Those of which nothing is known are left out.
+/// Makes the table of what command names passed by read and write calls, most bytes first. Those whose bytes are not known are left out.
 fn calls_by_command(processes: &Processes, units: Units) -> Section {
     let known = processes.by_command.iter().filter_map(|CommandUsage { command, calls, .. }| {
         let calls = calls.as_ref()?;

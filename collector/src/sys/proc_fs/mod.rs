@@ -198,13 +198,14 @@ impl ProcRoot {
         Some((file.dev(), file.ino()))
     }
 
-    /// Reads the arguments in the first `limit` bytes of /proc/PID/cmdline. `None`: the process has none, as a zombie or a kernel
-    /// thread, or it is gone.
+    /// Reads the arguments in the first `limit` bytes of /proc/PID/cmdline, or the title that the process has written over them
+    /// (setproctitle). `None`: the process has none, as a zombie or a kernel thread, or it is gone.
     pub fn args(&self, pid: u32, limit: u64) -> Option<CommandLine> {
         let bytes = read_whole(&self.open(pid, "cmdline").ok()?, limit).ok()?;
         if bytes.is_empty() {
             return None;
         }
+        // Both cost a read of /proc, so they are asked for only if the bytes leave open whether this is a title.
         let executable = || {
             let path = std::fs::read_link(self.path(pid, "exe")).ok()?.to_string_lossy().into_owned();
             Some(path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path))

@@ -53,7 +53,7 @@ pub(super) struct StudyArguments {
 /// Which runs the table counts, and how it is written.
 #[derive(Debug, Args)]
 struct TableArgs {
-    /// Count runs whose command fails, and exit with 0
+    /// Count runs whose command fails, and don't exit with 1 because of them
     #[arg(short, long)]
     ignore_failure: bool,
 
@@ -106,8 +106,8 @@ fn show(path: &Path, table: &TableArgs) -> Result<ExitCode, UsageError> {
     Ok(table.print(&study::study(&plan, &directory.runs(&plan), table.ignore_failure)))
 }
 
-/// Makes the runs that a study still needs, and shows the table of all its runs. The status is 1 if a run in the table failed, or one
-/// could not be made. If a signal ends the study, the signal ends this process, too.
+/// Makes the runs that a study still needs, and shows the table of all its runs. The status is 1 if a run in the table failed (unless
+/// failures are ignored), or one could not be made. If a signal ends the study, the signal ends this process, too.
 ///
 /// # Errors
 /// If there is no plan, the directory has another one or can't be used, or this is one of several ranks.

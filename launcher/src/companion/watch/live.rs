@@ -62,7 +62,8 @@ impl Live {
         let processes = self.file.processes().ok();
         let listed: Vec<Process> = processes.iter().flat_map(|table| &table.entries).map(process).collect();
         // Without a table of processes, the commands are unknown.
-        let by_command = processes.as_ref().map(|_| split_by_rss(&listed, last.combined_bytes));
+        let by_command =
+            processes.as_ref().map(|table| split_by_rss(&listed, table.others, last.combined_bytes));
         let silent_s = now_ns.saturating_sub(last.monotonic_ns) as f64 / 1e9;
         let summary = self.summary.as_ref();
         let frame = Frame {
@@ -231,14 +232,16 @@ fn is_window(first: &Sample, last: &Sample) -> bool {
 }
 
 /// Splits `ram_bytes`, the RAM of the tree, among the commands in proportion to their RSS. RSS itself counts shared memory in each
-/// process, so its sum is more than the RAM. Returns names and bytes, the largest first.
-fn split_by_rss(processes: &[Process], ram_bytes: u64) -> Vec<(String, u64)> {
+/// process, so its sum is more than the RAM. Each of the `unlisted` processes counts with the RSS of the smallest listed one, the most
+/// that it can have: so no command gets RAM that may be theirs. Returns names and bytes, the largest first.
+fn split_by_rss(processes: &[Process], unlisted: u64, ram_bytes: u64) -> Vec<(String, u64)> {
     let mut rss: BTreeMap<&str, u64> = BTreeMap::new();
     for process in processes {
         let sum = rss.entry(&process.command).or_default();
         *sum = sum.saturating_add(process.rss_bytes.unwrap_or(0));
     }
-    let all: f64 = rss.values().map(|bytes| *bytes as f64).sum();
+    let smallest = processes.iter().map(|process| process.rss_bytes.unwrap_or(0)).min().unwrap_or(0);
+    let all = rss.values().map(|bytes| *bytes as f64).sum::<f64>() + unlisted as f64 * smallest as f64;
     let share = |(name, bytes): (&str, u64)| {
         let part = if all > 0.0 { bytes as f64 / all } else { 0.0 };
         (name.to_owned(), (part * ram_bytes as f64) as u64)

@@ -1,4 +1,4 @@
-//! Alerts: the user is told when one goes on and when it is over. A command of the user can run then, too.
+//! Alerts: the user is told when one begins and when it is over. A command of the user can run then, too.
 //!
 //! A sample that lacks an alert's figure leaves the alert as it is, on or off.
 

@@ -358,7 +358,8 @@ impl Process {
         // It writes FORK before it can exec.
         program.unreported_exec = None;
         if program.image == Image::Unknown {
-            // A sample saw it before. Only the RSS at the fork tells how much of the sampled memory is its own.
+            // A sample may have seen it before (if none did, `observed` is 0). Only the RSS at the fork tells how much of the sampled
+            // memory is its own.
             let seen = &mut self.observed;
             let faulted = seen.counts.minor_faults.saturating_mul(page_bytes);
             seen.contribution =

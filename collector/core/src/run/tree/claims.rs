@@ -132,8 +132,8 @@ impl Tree {
     /// Whether the kernel killed and reaped a process because `init`, the init of its pid namespace, ended.
     fn was_killed_with_init(&self, init: &Process, claim: &Claim) -> bool {
         let is_init_alive = init.is_alive() && init.end.kernel_exit.is_none();
-        // The init writes EXIT before the kernel kills the others. Without EXIT, it lived at least until the last
-        // process there ended that was not killed. `None`, an unknown time, is less than every `Some`, so it counts as before all.
+        // When the kernel began to kill, at the earliest. The init writes EXIT before that. Without EXIT, it lived at least until the last
+        // process there ended that was not killed. `None`: unknown.
         let since_ns = match init.end.exit {
             Some(_) => init.lifetime.end_ns,
             None => self.forks.get(&init.ids.key.pid_ns).map(|forks| forks.last_unkilled_end_ns),
@@ -141,7 +141,9 @@ impl Tree {
         // If the init has no EXIT, its REAPED record shows whether it waited for the process.
         let has_waited =
             init.end.exit.is_none() && init.end.reaped.is_some() && init.can_include_child(&claim.used);
-        !is_init_alive && claim.end_ns > since_ns && claim.was_killed && !has_waited
+        // `None` is less than every `Some`: an unknown time counts as before all.
+        let has_ended_since = claim.end_ns > since_ns;
+        !is_init_alive && has_ended_since && claim.was_killed && !has_waited
     }
 
     /// Decides which claims on a process count, when the process is finalized: all claims are known by then, and its sums are

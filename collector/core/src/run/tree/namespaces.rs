@@ -228,7 +228,7 @@ impl Tree {
     }
 
     /// Applies the pid inside that /proc showed for a process that may be known from the connector alone. If the tree has a live
-    /// process of that pid, which records alone have reported, both are the same process. The entry `id` is forgotten, the other stays.
+    /// process of that pid, which records alone have reported, both are the same process. The entry of the records stays, and `id` is forgotten.
     pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) {
         let own_ns = self.context.pid_ns;
         let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };

@@ -194,7 +194,8 @@ fn load(config: &GpuConfig) -> Reading<Api> {
     loaded
 }
 
-/// Tells the plan what a reading of a `kind` shows about when it must be read next.
+/// Tells the plan what a reading of a `kind` shows about later readings: how long the driver keeps samples, when a counter can wrap, and
+/// which figures need not be read any more.
 fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pids: &[u32]) {
     let id = &sample.device;
     match kind {
@@ -209,6 +210,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
                 }
             }
         },
+        // A process of the run that the lists lack uses the device, so the lists are old.
         Kind::ProcessUtilization => {
             let running = sample.process_busy.iter().flatten().flatten().map(|busy| busy.pid);
             if handle.lists.lacks_any(running.filter(|pid| pids.contains(pid))) {
@@ -221,7 +223,7 @@ fn adapt(plan: &mut Plan, handle: &Handle, sample: &DeviceSample, kind: Kind, pi
                 Missing::NotSupported | Missing::NoCall | Missing::NoGpm | Missing::ReportedByInstances,
             )) => plan.set_never(id, kind),
             _ if handle.parent_raw.is_some() => plan.set_never(id, kind),
-            // The rates of the counters stand for those of PCIe, of which a fast link wraps the counters too soon.
+            // These have the rates of PCIe, too. The device's PCIe counters are not needed then: a fast link wraps them too soon.
             Some(Ok(activity)) if tells_pcie(activity) => plan.set_never(id, Kind::Pcie),
             _ => {}
         },
