@@ -15,6 +15,10 @@ use crate::sys::clock;
 /// nvml.h, `NVML_GPU_UTILIZATION_SAMPLES`.
 const GPU_UTILIZATION_SAMPLES: u32 = 1;
 
+/// The driver's samples of a device, oldest first: times, microseconds by the driver's clock, and percent. `None`: the driver took a
+/// sample, and gives a value that no device can have.
+type Samples = Vec<(u64, Option<f64>)>;
+
 /// How far the driver's own samples of a device and its processes were read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
@@ -108,8 +112,8 @@ impl Spacing {
     /// Two samples that are closer than this, microseconds, are one that the driver repeated.
     const SHORTEST_US: u64 = 1000;
 
-    /// Takes in the samples of a reading, oldest first: time in microseconds, and percent.
-    fn add(&mut self, samples: &[(u64, f64)]) {
+    /// Takes in the samples of a reading.
+    fn add(&mut self, samples: &[(u64, Option<f64>)]) {
         let gaps = samples.windows(2).map(|pair| pair[1].0 - pair[0].0);
         self.gaps_us.extend(gaps.filter(|gap_us| *gap_us >= Self::SHORTEST_US));
         let excess = self.gaps_us.len().saturating_sub(Self::MAX_KEPT);
@@ -200,7 +204,7 @@ pub(super) struct Utilization {
     pub is_sampled: bool,
     /// Of these, the time in which the driver took no samples, since the device was idle, microseconds.
     pub idle_us: u64,
-    /// Time since the last reading that the driver no longer knows, microseconds.
+    /// Time since the last reading that the driver no longer knows, or of which its samples have no value, microseconds.
     pub lost_us: u64,
 }
 
@@ -241,12 +245,14 @@ pub(super) fn busy(
     if let (Some(oldest_us), Some((newest_us, _))) = (oldest_us, samples.last()) {
         progress.memory_us = progress.memory_us.max(newest_us.saturating_sub(oldest_us));
     }
-    // The samples of the first reading are from before the run.
-    if !progress.device.note_reading(samples.last().map(|(at_us, _)| *at_us), now_ns) {
+    // Samples without a value are read again, with later ones. The samples of the first reading are from before the run.
+    let is_read = !last.has_begun || has_value(&samples);
+    let newest_us = samples.last().map(|(at_us, _)| *at_us).filter(|_| is_read);
+    if !progress.device.note_reading(newest_us, now_ns) {
         progress.rated_us = 0;
         return Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 };
     }
-    if samples.is_empty() {
+    if !has_value(&samples) {
         // Some drivers have the call, but never give a new sample, or give none while nothing runs. After a long gap, their rate
         // stands in.
         return if uncovered_us > policy::LONGEST_GAP_US {
@@ -260,11 +266,15 @@ pub(super) fn busy(
         };
     }
     let rated_us = std::mem::take(&mut progress.rated_us);
-    let read = stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns);
-    let known_us: u64 = read.busy.iter().flatten().map(|stretch| stretch.us).sum();
-    progress.sampled_us += known_us - read.idle_us;
+    let (read, sampled_us) = stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns);
+    progress.sampled_us += sampled_us;
     progress.idle_us += read.idle_us;
     read
+}
+
+/// Whether any of the samples has a value.
+fn has_value(samples: &[(u64, Option<f64>)]) -> bool {
+    samples.iter().any(|(_, percent)| percent.is_some())
 }
 
 /// Takes the driver's present rate for the last `uncovered_us` microseconds, but for `longest_us` of them at most. The time before
@@ -288,30 +298,32 @@ fn rated(
 }
 
 /// Makes the stretches of time that the driver's samples stand for, one after another. The time between two samples is busy as
-/// the later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost.
+/// the later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost. If the later one has no
+/// value, the time that it stands for is lost. Also returns for how long samples stand, with or without a value, microseconds.
 ///
-/// `samples`: times of the driver's clock in microseconds, and percent; the oldest first. `last` is the newest sample of the previous
-/// reading. `follows_last`: the driver still had that sample, so none between it and `samples` was overwritten. The first `rated_us`
+/// `last` is the newest sample of the previous reading. `follows_last`: the driver still had that sample, so none between it and `samples` was overwritten. The first `rated_us`
 /// microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
 fn stretches(
-    samples: &[(u64, f64)],
+    samples: &[(u64, Option<f64>)],
     spacing: &Spacing,
     last: Newest,
     follows_last: bool,
     rated_us: u64,
     now_ns: u64,
-) -> Utilization {
+) -> (Utilization, u64) {
     let newest_us = samples.last().map_or(0, |(at_us, _)| *at_us);
     let period_us = match samples {
         [(first_us, _), (second_us, _), ..] => second_us - first_us,
         _ => policy::LONGEST_SAMPLE_US,
     };
     let mut before = last;
-    let (mut busy, mut whole_idle_us, mut lost_us) = (Vec::new(), 0, 0);
-    // These values hold for the first sample. Later samples each follow the previous one, and no rate was counted between them.
+    let (mut busy, mut whole_idle_us, mut lost_us, mut sampled_us) = (Vec::new(), 0, 0, 0);
+    // The first sample may not follow the last reading. Each later one follows the one before it.
     let (mut counted_us, mut follows_previous) = (rated_us, follows_last);
     for (at_us, percent) in samples.iter().copied() {
-        let gap_us = before.gap_us(at_us, newest_us - at_us, now_ns).saturating_sub(counted_us);
+        let whole_gap_us = before.gap_us(at_us, newest_us - at_us, now_ns);
+        let gap_us = whole_gap_us.saturating_sub(counted_us);
+        counted_us -= whole_gap_us - gap_us;
         let mut covered_us = spacing.covered_us(gap_us);
         if follows_previous {
             // The driver takes no samples while the device is idle.
@@ -323,30 +335,32 @@ fn stretches(
             covered_us = covered_us.min(period_us);
             lost_us += gap_us - covered_us;
         }
-        busy.push(Busy { us: covered_us, percent: percent.min(100.0) });
+        match percent {
+            Some(percent) => busy.push(Busy { us: covered_us, percent: percent.min(100.0) }),
+            None => lost_us += covered_us,
+        }
+        sampled_us += covered_us;
         before = Newest { newest_us: at_us, has_sample: true, ..before };
-        (counted_us, follows_previous) = (0, true);
+        follows_previous = true;
     }
-    Utilization { busy: Ok(busy), is_sampled: true, idle_us: whole_idle_us, lost_us }
+    (Utilization { busy: Ok(busy), is_sampled: true, idle_us: whole_idle_us, lost_us }, sampled_us)
 }
 
-/// Asks for the device's samples that are newer than `since_us`, oldest first. Each is a time, microseconds by the driver's clock,
-/// and percent. `capacity` is as `last_capacity` of [`list`].
+/// Asks for the device's samples that are newer than `since_us`, by the driver's clock. `capacity` is as `last_capacity` of [`list`].
 fn own_samples(
     api: &Api,
     device: nvmlDevice_t,
     since_us: u64,
     capacity: &mut usize,
-) -> Result<Vec<(u64, f64)>, Failure> {
+) -> Result<Samples, Failure> {
     let mut kind = 0;
     let samples: Vec<nvmlSample_t> = list(policy::FIRST_SAMPLES, capacity, |count, samples| {
         call!(api, nvmlDeviceGetSamples(device, GPU_UTILIZATION_SAMPLES, since_us, &mut kind, count, samples))
     })?;
-    let mut read: Vec<(u64, f64)> = samples
-        .into_iter()
-        .filter_map(|sample| Some((sample.timeStamp, number(kind, sample.sampleValue)?)))
-        .filter(|(_, percent)| (0.0..=f64::from(policy::MAX_PERCENT)).contains(percent))
-        .collect();
+    let possible = 0.0..=f64::from(policy::MAX_PERCENT);
+    let percent =
+        |sample: &nvmlSample_t| number(kind, sample.sampleValue).filter(|percent| possible.contains(percent));
+    let mut read: Samples = samples.iter().map(|sample| (sample.timeStamp, percent(sample))).collect();
     read.order_by_key(|(at_us, _)| *at_us);
     Ok(read)
 }
@@ -404,12 +418,34 @@ mod tests {
 
     const S: u64 = 1_000_000;
 
+    /// The stretches of samples, and the lost time. A sample of which the percentage is NaN has no value.
     fn spans(samples: &[(u64, f64)], last_us: u64, follows_previous: bool) -> (Vec<(u64, f64)>, u64) {
         let last = Newest { newest_us: last_us, at_ns: 1, has_begun: true, has_sample: true };
         let mut spacing = Spacing::default();
-        spacing.add(&[&[(last_us, 0.0)], samples].concat());
-        let read = stretches(samples, &spacing, last, follows_previous, 0, 100 * S * 1000);
-        (read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
+        let value = |(at_us, percent): &(u64, f64)| (*at_us, Some(*percent).filter(|it| !it.is_nan()));
+        let samples: Samples = samples.iter().map(value).collect();
+        spacing.add(&[&[(last_us, None)], samples.as_slice()].concat());
+        let (read, sampled_us) = stretches(&samples, &spacing, last, follows_previous, 0, 100 * S * 1000);
+        let busy = read.busy.unwrap();
+        let known_us: u64 = busy.iter().map(|stretch| stretch.us).sum();
+        assert!(sampled_us <= known_us - read.idle_us + read.lost_us);
+        (busy.iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
+    }
+
+    // Requirement: GPU-23
+    #[test]
+    fn time_of_samples_without_a_value_is_lost_and_not_idle() {
+        let samples: Vec<(u64, f64)> = (1..=4).map(|n| (10 * S + n * 200_000, 30.0)).collect();
+        let mut broken = samples.clone();
+        (broken[1].1, broken[2].1) = (f64::NAN, f64::NAN);
+        let known = (200_000, 30.0);
+        assert_eq!(spans(&samples, 10 * S, true), (vec![known; 4], 0));
+        assert_eq!(spans(&broken, 10 * S, true), (vec![known; 2], 400_000));
+        // A rate stood for the first 0.5 s. No time counts twice, whatever samples have a value.
+        let last = Newest { newest_us: 10 * S, at_ns: 1, has_begun: true, has_sample: true };
+        let samples = [(10 * S + 200_000, None), (10 * S + 400_000, None), (10 * S + 600_000, Some(30.0))];
+        let (read, _) = stretches(&samples, &Spacing::default(), last, true, 500_000, 100 * S * 1000);
+        assert_eq!((read.busy.unwrap()[0].us, read.lost_us), (100_000, 0));
     }
 
     // Requirement: GPU-3
