@@ -222,20 +222,18 @@ pub(super) fn busy(
     let uncovered_us = last.age_us(now_ns).saturating_sub(progress.rated_us);
     // The newest sample is asked for again: if the driver no longer has it, it has overwritten others, too.
     let since_us = last.newest_us.saturating_sub(1);
-    let (mut samples, has_call) = match own_samples(api, device, since_us, &mut progress.device_capacity) {
-        Ok(samples) => (samples, true),
-        Err(Failure(code::NOT_FOUND)) => (Vec::new(), true),
-        Err(_) => (Vec::new(), false),
+    let samples = match own_samples(api, device, since_us, &mut progress.device_capacity) {
+        Ok(samples) => believed(samples, last.newest_us, last.believed_us(now_ns)),
+        Err(Failure(code::NOT_FOUND)) => Some(Vec::new()),
+        Err(_) => None,
     };
-    // The driver gives no samples, so the present rate stands for the time since the last reading.
-    if !has_call {
+    // The driver gives no samples that can be used, so the present rate stands for the time since the last reading.
+    let Some(mut samples) = samples else {
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
         return rated(progress, uncovered_us, policy::LONGEST_SAMPLE_US, rates);
-    }
-    let latest_us = last.believed_us(now_ns);
-    samples.retain(|(at_us, _)| (1..=latest_us).contains(at_us));
+    };
     progress.spacing.add(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
     // The driver still has the newest sample of the last reading, so no sample was overwritten since.
@@ -270,6 +268,16 @@ pub(super) fn busy(
     progress.sampled_us += sampled_us;
     progress.idle_us += read.idle_us;
     read
+}
+
+/// The samples with a time that they can have: `latest_us` at most. `None`: what is newer than `newest_us`, the newest sample of the
+/// last reading, is of a time that has not come. Then the driver's clock is wrong, and its samples can't be used. All times are by the
+/// driver's clock, microseconds.
+fn believed(mut samples: Samples, newest_us: u64, latest_us: u64) -> Option<Samples> {
+    let is_any_ahead = samples.iter().any(|(at_us, _)| *at_us > latest_us);
+    samples.retain(|(at_us, _)| (1..=latest_us).contains(at_us));
+    let is_any_new = samples.last().is_some_and(|(at_us, _)| *at_us > newest_us);
+    (is_any_new || !is_any_ahead).then_some(samples)
 }
 
 /// Whether any of the samples has a value.
@@ -430,6 +438,21 @@ mod tests {
         let known_us: u64 = busy.iter().map(|stretch| stretch.us).sum();
         assert!(sampled_us <= known_us - read.idle_us + read.lost_us);
         (busy.iter().map(|busy| (busy.us, busy.percent)).collect(), read.lost_us)
+    }
+
+    // Requirement: GPU-88
+    #[test]
+    fn samples_of_a_clock_that_is_days_ahead_are_not_taken_for_an_idle_driver() {
+        let believed = |times: &[u64]| {
+            let samples = times.iter().map(|at_us| (*at_us, Some(50.0))).collect();
+            believed(samples, 5, 100)
+                .map(|samples| samples.iter().map(|(at_us, _)| *at_us).collect::<Vec<_>>())
+        };
+        assert_eq!(believed(&[500, 700]), None);
+        assert_eq!(believed(&[5, 500]), None, "the clock went ahead after the last reading");
+        assert_eq!(believed(&[]), Some(vec![]), "an idle device");
+        assert_eq!(believed(&[0, 5]), Some(vec![5]));
+        assert_eq!(believed(&[6, 100, 101]), Some(vec![6, 100]));
     }
 
     // Requirement: GPU-23
