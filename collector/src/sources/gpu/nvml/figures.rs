@@ -318,9 +318,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
         let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, device, Some(parent)));
         let Ok(gpm) = gpm else { return };
         match gpm.read(api) {
-            Ok(Some(shown)) => {
-                (sample.busy, sample.activity) = (Some(Ok(shown.busy)), Some(Ok(shown.activity)))
-            }
+            Ok(Some(shown)) => (sample.busy, sample.activity) = (Some(shown.busy), Some(Ok(shown.activity))),
             // It is too soon.
             Ok(None) => sample.busy = Some(Ok(Vec::new())),
             Err(missing) => {

@@ -69,10 +69,9 @@ pub(super) struct Gpm {
 }
 
 /// What two samples show.
-#[derive(Default)]
 pub(super) struct Shown {
     /// The utilization of an instance. Empty for a device, and if there is no earlier sample.
-    pub busy: Vec<Busy>,
+    pub busy: Reading<Vec<Busy>>,
     /// The other figures.
     pub activity: Activity,
 }
@@ -125,7 +124,7 @@ impl Gpm {
         match since_ns {
             Some(since_ns) => self.shown(api, [latest, next], since_ns / 1000).map(Some),
             // The first sample has none to be compared with.
-            None => Ok(Some(Shown::default())),
+            None => Ok(Some(Shown { busy: Ok(Vec::new()), activity: Activity::default() })),
         }
     }
 
@@ -151,16 +150,19 @@ impl Gpm {
         }
         let asked = (&raw mut *metrics).cast::<nvmlGpmMetricsGet_t>();
         call!(api, nvmlGpmMetricsGet(asked))?;
-        let read = &metrics.asked.metrics;
+        let (read, last) = metrics.asked.metrics.split_at(METRICS.len());
+        Ok(Shown::new(read, last.first().filter(|_| is_instance), us))
+    }
+}
+
+impl Shown {
+    /// Takes in the metrics of `us` microseconds: those of [`METRICS`], and the `utilization` of an instance.
+    fn new(read: &[nvmlGpmMetric_t], utilization: Option<&nvmlGpmMetric_t>, us: u64) -> Self {
         let values =
             METRICS.iter().zip(read).map(|((_, figure, unit), metric)| (*figure, value(metric, *unit)));
         let activity = Activity { us, values: values.collect() };
-        let busy = if is_instance {
-            vec![Busy { us, percent: value(&read[METRICS.len()], MetricUnit::Percent)? }]
-        } else {
-            Vec::new()
-        };
-        Ok(Shown { busy, activity })
+        let busy = utilization.map(|metric| Ok(Busy { us, percent: value(metric, MetricUnit::Percent)? }));
+        Self { busy: busy.into_iter().collect(), activity }
     }
 }
 
@@ -178,4 +180,27 @@ fn value(metric: &nvmlGpmMetric_t, unit: MetricUnit) -> Reading<f64> {
         MetricUnit::Percent => metric.value.min(100.0),
         MetricUnit::MibPerSecond => metric.value * f64::from(1 << 20),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: GPU-82
+    #[test]
+    fn instance_without_a_value_for_its_utilization_keeps_its_other_figures() {
+        let metric = |value| nvmlGpmMetric_t { value, ..nvmlGpmMetric_t::zeroed() };
+        let read = [metric(25.0); METRICS.len()];
+        let failed = nvmlGpmMetric_t { nvmlReturn: 3, ..metric(0.0) };
+        for (utilization, busy) in [
+            (Some(metric(f64::NAN)), Err(Missing::NotReported)),
+            (Some(failed), Err(Missing::NotSupported)),
+            (Some(metric(40.0)), Ok(vec![Busy { us: 9, percent: 40.0 }])),
+            (None, Ok(Vec::new())),
+        ] {
+            let shown = Shown::new(&read, utilization.as_ref(), 9);
+            assert_eq!(shown.busy, busy);
+            assert_eq!(shown.activity.values.first(), Some(&(Figure::SmActive, Ok(25.0))));
+        }
+    }
 }
