@@ -64,7 +64,7 @@ impl Nvml {
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
         let Some(id) = id else {
             // The memory is asked for only to learn why the driver refuses: `Api::text` gives no reason.
-            let why = figures::memory(&self.api, raw).err();
+            let why = figures::memory(&self.api, raw, &mut None).err();
             self.note_unreadable(index, why.unwrap_or(Missing::Failed("it has no UUID".into())));
             return;
         };
@@ -132,8 +132,9 @@ impl Nvml {
             self.events.register(&self.api, raw, &registered)
         };
         let handle = &mut self.devices[number];
-        let memory_bytes =
-            handle.device.memory_bytes.or_else(|| Some(figures::memory(&self.api, raw).ok()?.total));
+        let has_reserve = &mut handle.sensors.has_reserve;
+        let total = || Some(figures::memory(&self.api, raw, has_reserve).ok()?.total);
+        let memory_bytes = handle.device.memory_bytes.or_else(total);
         let facts = if handle.reads_on_request { facts::facts(&self.api, raw) } else { BTreeMap::new() };
         let device = handle.device.clone();
         handle.device = Device { pci_address, minor, name, memory_bytes, facts, ..device };

@@ -54,28 +54,51 @@ pub(super) struct Memory {
 }
 
 /// Reads a device's memory. The second version of the call reports the driver's reserve apart. The first version counts the
-/// reserve as in use, so it is called only where the library or the driver lacks the second. A single failure must not change
-/// what the figure means.
-pub(super) fn memory(api: &Api, device: nvmlDevice_t) -> Reading<Memory> {
-    let version = struct_version::<nvmlMemory_v2_t>(2);
-    let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
-    match call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory)) {
-        Ok(()) => {
-            let nvmlMemory_v2_t { total, used, reserved, .. } = memory;
-            return Memory { total, used, reserved: Some(reserved) }.believed();
+/// reserve as in use, so it is called only where the library or the driver lacks the second. `has_reserve` is as in [`Sensors`].
+///
+/// [`Sensors`]: super::handle::Sensors
+pub(super) fn memory(api: &Api, device: nvmlDevice_t, has_reserve: &mut Option<bool>) -> Reading<Memory> {
+    let second = || {
+        let version = struct_version::<nvmlMemory_v2_t>(2);
+        let mut memory = nvmlMemory_v2_t { version, total: 0, reserved: 0, free: 0, used: 0 };
+        call!(api, nvmlDeviceGetMemoryInfo_v2(device, &mut memory))?;
+        let nvmlMemory_v2_t { total, used, reserved, .. } = memory;
+        Ok(Memory { total, used, reserved: Some(reserved) })
+    };
+    let first = || {
+        let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
+        call!(api, nvmlDeviceGetMemoryInfo(device, &mut memory))?;
+        Ok(Memory { total: memory.total, used: memory.used, reserved: None })
+    };
+    one_of_versions(has_reserve, second, first)?.believed()
+}
+
+/// Makes the `second` version of the call for memory, or the `first` if the device lacks the second. Which of them has worked once is
+/// remembered in `has_reserve`, and only that one is made from then on: a single failure must not change what the figure means.
+fn one_of_versions(
+    has_reserve: &mut Option<bool>,
+    second: impl FnOnce() -> Result<Memory, Failure>,
+    first: impl FnOnce() -> Result<Memory, Failure>,
+) -> Reading<Memory> {
+    if *has_reserve != Some(false) {
+        match second() {
+            Ok(memory) => {
+                *has_reserve = Some(true);
+                return Ok(memory);
+            }
+            Err(Failure(
+                code::INVALID_ARGUMENT
+                | code::NOT_SUPPORTED
+                | code::FUNCTION_NOT_FOUND
+                | code::ARGUMENT_VERSION_MISMATCH
+                | code::DEPRECATED,
+            )) if has_reserve.is_none() => {}
+            Err(failure) => return Err(failure.into()),
         }
-        Err(Failure(
-            code::INVALID_ARGUMENT
-            | code::NOT_SUPPORTED
-            | code::FUNCTION_NOT_FOUND
-            | code::ARGUMENT_VERSION_MISMATCH
-            | code::DEPRECATED,
-        )) => {}
-        Err(failure) => return Err(failure.into()),
     }
-    let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
-    call!(api, nvmlDeviceGetMemoryInfo(device, &mut memory))?;
-    Memory { total: memory.total, used: memory.used, reserved: None }.believed()
+    let memory = first()?;
+    *has_reserve = Some(false);
+    Ok(memory)
 }
 
 impl Memory {
@@ -222,7 +245,7 @@ pub(super) fn memory_and_lists(
     kind: Kind,
     pids: &[u32],
 ) -> (u64, bool) {
-    let memory = memory(api, handle.raw);
+    let memory = memory(api, handle.raw, &mut handle.sensors.has_reserve);
     if let Ok(Memory { total, reserved, .. }) = memory {
         (handle.device.memory_bytes, handle.device.reserved_bytes) = (Some(total), reserved);
     }
@@ -431,5 +454,30 @@ fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
         // The library knows only other versions of the struct.
         Err(Failure(code::INVALID_ARGUMENT | code::ARGUMENT_VERSION_MISMATCH)) => Err(Missing::NoCall),
         Err(failure) => Err(failure.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_keeps_its_meaning_when_one_version_of_the_call_fails_or_comes() {
+        let second = Memory { total: 100, used: 20, reserved: Some(5) };
+        let first = Memory { total: 100, used: 25, reserved: None };
+        let lacking = Err(Failure(code::NOT_SUPPORTED));
+        let mut has_reserve = None;
+        let mut read = |by_second, by_first| one_of_versions(&mut has_reserve, || by_second, || by_first);
+        // Neither works yet, so it is not known which of them the device has.
+        assert_eq!(read(lacking, lacking), Err(Missing::NotSupported));
+        assert_eq!(read(Ok(second), Ok(first)), Ok(second));
+        assert_eq!(read(lacking, Ok(first)), Err(Missing::NotSupported));
+        assert_eq!(read(Ok(second), Ok(first)), Ok(second));
+        let mut has_reserve = None;
+        let mut read = |by_second, by_first| one_of_versions(&mut has_reserve, || by_second, || by_first);
+        assert!(read(Err(Failure(code::UNKNOWN)), Ok(first)).is_err());
+        assert_eq!(read(lacking, Ok(first)), Ok(first));
+        assert_eq!(read(Ok(second), Ok(first)), Ok(first));
+        assert_eq!(read(Ok(second), lacking), Err(Missing::NotSupported));
     }
 }

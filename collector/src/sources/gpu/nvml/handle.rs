@@ -96,6 +96,8 @@ impl Handle {
 /// Whether a device has the better of two calls for a figure. `None`: that is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Sensors {
+    /// It has the call for memory that reports the driver's reserve apart.
+    pub has_reserve: Option<bool>,
     /// It has the field of the present power.
     pub has_instant_power: Option<bool>,
     /// It has the versioned call for the temperature.
