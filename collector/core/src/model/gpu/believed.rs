@@ -4,6 +4,14 @@ use super::figure::{Figure, Missing, Reading};
 
 /// More bytes than any device has.
 pub const MOST_BYTES: u64 = 1 << 50;
+/// More memory than a device's capacity is believed up to one part in this many of it: a driver may have taken its own reserve off the
+/// capacity.
+const PART_ABOVE_CAPACITY: u64 = 32;
+
+/// The most memory that can be in use on a device with this capacity, by one process or by all, bytes. `None`: it is not known.
+pub fn most_bytes(capacity_bytes: Option<u64>) -> u64 {
+    capacity_bytes.map_or(MOST_BYTES, |bytes| bytes.saturating_add(bytes / PART_ABOVE_CAPACITY))
+}
 
 impl Figure {
     /// The least and the largest value that a device can have, in the figure's unit.

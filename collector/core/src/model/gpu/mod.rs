@@ -11,7 +11,7 @@ mod sample;
 pub mod select;
 mod torch;
 
-pub use believed::MOST_BYTES;
+pub use believed::{MOST_BYTES, most_bytes};
 pub use config::{DRIVER_PERCENT_AT_INTERVAL, ENV_METRICS, ENV_NVML_LIB, GpuConfig, Vendor};
 pub use device::Device;
 pub use figure::{Figure, Missing, Reading, either};

@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
 use super::api::{Api, Plain, call, get, list};
 use super::policy;
-use crate::model::gpu::{AccountingEntry, MOST_BYTES, Missing, Reading};
+use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
 /// nvml.h, `nvmlEnableState_t`.
 const DISABLED: u32 = 0;
@@ -67,12 +67,13 @@ impl Accounting {
 
     /// Reads the entries of processes of the run. `pids` are those by which the driver may name them. An entry is given at each
     /// call while its process runs, and once more, the final one, after the process's end. `Err`: the mode is off, or the entries
-    /// can't be listed.
+    /// can't be listed. `most_bytes`: more memory than this is not believed.
     pub(super) fn read(
         &mut self,
         api: &Api,
         device: nvmlDevice_t,
         pids: &[u32],
+        most_bytes: u64,
     ) -> Reading<Vec<AccountingEntry>> {
         if let Err(missing) = &self.availability {
             return Err(missing.clone());
@@ -82,7 +83,7 @@ impl Accounting {
         let mut entries = Vec::new();
         for pid in accounted.into_iter().filter(|pid| of_run.contains(pid)) {
             // The driver's ring buffer may have dropped the entry since the list was read.
-            let Ok(entry) = stats(api, device, pid) else { continue };
+            let Ok(entry) = stats(api, device, pid, most_bytes) else { continue };
             // The start belongs to the key, since a later process can have the pid.
             let key = (pid, entry.started_us);
             if self.given_final.contains(&key) {
@@ -116,15 +117,15 @@ fn accounted_pids(api: &Api, device: nvmlDevice_t, capacity: &mut usize) -> Read
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
-/// Asks for the accounting entry of the latest process that had this pid.
-fn stats(api: &Api, device: nvmlDevice_t, pid: u32) -> Reading<AccountingEntry> {
+/// Asks for the accounting entry of the latest process that had this pid. A peak above `most_bytes` is not believed.
+fn stats(api: &Api, device: nvmlDevice_t, pid: u32, most_bytes: u64) -> Reading<AccountingEntry> {
     let mut stats = nvmlAccountingStats_t::zeroed();
     call!(api, nvmlDeviceGetAccountingStats(device, pid, &mut stats))?;
     Ok(AccountingEntry {
         pid,
         started_us: stats.startTime,
         is_running: stats.isRunning != 0,
-        peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| *bytes <= MOST_BYTES),
+        peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| *bytes <= most_bytes),
         utilization_percent: utilization(&stats),
     })
 }

@@ -16,7 +16,7 @@ use super::handle::Handle;
 use super::policy;
 use super::process_lists::{KnownLists, Lists, ListsOf};
 use super::utilization::{busy, percent, process_busy};
-use crate::model::gpu::{DeviceSample, Figure, MOST_BYTES, Missing, ProcessMemory, Reading};
+use crate::model::gpu::{DeviceSample, Figure, MOST_BYTES, Missing, ProcessMemory, Reading, most_bytes};
 use crate::sys::clock;
 
 /// nvml.h, `NVML_TEMPERATURE_GPU`: the sensor of the chip.
@@ -102,11 +102,16 @@ fn one_of_versions(
 }
 
 impl Memory {
-    /// This memory, unless no device can have it: the amount in use is checked with the other figures.
+    /// This memory, unless no device has as much.
     fn believed(self) -> Reading<Self> {
         let is_possible = (1..=MOST_BYTES).contains(&self.total);
         let reserved = self.reserved.filter(|reserved| *reserved < self.total);
         if is_possible { Ok(Self { reserved, ..self }) } else { Err(Missing::NotReported) }
+    }
+
+    /// The memory in use, bytes, unless it is more than the device has.
+    fn believed_used(self) -> Reading<u64> {
+        if self.used <= most_bytes(Some(self.total)) { Ok(self.used) } else { Err(Missing::NotReported) }
     }
 }
 
@@ -249,7 +254,8 @@ pub(super) fn memory_and_lists(
     if let Ok(Memory { total, reserved, .. }) = memory {
         (handle.device.memory_bytes, handle.device.reserved_bytes) = (Some(total), reserved);
     }
-    let used = memory.map(|memory| memory.used);
+    handle.lists.capacity_bytes = handle.device.memory_bytes;
+    let used = memory.and_then(Memory::believed_used);
     let used_known_ns = clock::monotonic_ns();
     if used == Err(Missing::Lost) {
         sample.is_lost = true;
@@ -287,7 +293,8 @@ fn read_lists(
     let Ok(id) = get(|id| call!(api, nvmlDeviceGetGpuInstanceId(handle.raw, id))) else {
         return (own, has_read);
     };
-    let (of, mut known) = (ListsOf { device: parent, instance: Some(id) }, KnownLists::default());
+    let of = ListsOf { device: parent, instance: Some(id) };
+    let mut known = KnownLists::new(handle.lists.capacity_bytes);
     let (all, has_read) = lists.read(of, &mut known, kind, in_use, pids);
     if all.is_err() {
         return (own, has_read);
@@ -317,7 +324,8 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
         }
         Kind::Accounting => {
             let accounting = handle.accounting.get_or_insert_with(|| Accounting::unchanged(api, handle.raw));
-            sample.accounting = Some(accounting.read(api, handle.raw, pids));
+            let most_bytes = most_bytes(handle.device.memory_bytes);
+            sample.accounting = Some(accounting.read(api, handle.raw, pids, most_bytes));
         }
         Kind::Pcie => pcie(api, handle, sample),
         Kind::Ecc => ecc(api, handle, sample),
@@ -460,6 +468,15 @@ fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: GPU-88
+    #[test]
+    fn more_memory_in_use_than_the_device_has_is_not_reported() {
+        let used = |used| Memory { total: 80 << 30, used, reserved: None }.believed_used();
+        assert_eq!(used(80 << 30), Ok(80 << 30));
+        assert_eq!(used(81 << 30), Ok(81 << 30), "the driver's reserve may not be in the capacity");
+        assert_eq!(used(84 << 30), Err(Missing::NotReported));
+    }
 
     #[test]
     fn memory_keeps_its_meaning_when_one_version_of_the_call_fails_or_comes() {

@@ -17,7 +17,7 @@ use nvml_wrapper_sys::bindings::{
 use super::api::{Api, Failure, ListCall, call, check, code, grow, list, struct_version};
 use super::figure_kind::Kind;
 use super::policy;
-use crate::model::gpu::{MOST_BYTES, Missing, ProcessMemory, Reading, Work, either};
+use crate::model::gpu::{Missing, ProcessMemory, Reading, Work, either, most_bytes};
 
 /// Sizes of a list's entry by layout, bytes: v1; v2 and the final v3; the v3 of 535.43 to 535.86.
 const STRIDES: [usize; 3] = [16, 24, 32];
@@ -58,6 +58,8 @@ pub(super) struct Lists([Option<List>; 3]);
 /// What is known of a device's lists.
 #[derive(Debug, Default)]
 pub(super) struct KnownLists {
+    /// The device's memory, bytes; `None`: not known. No process has more.
+    pub capacity_bytes: Option<u64>,
     /// Each list as it was read last; `None`: it was not read yet.
     entries: [Option<Result<Entries, Failure>>; 3],
     /// The list shows a process of the run that the compute list does not. So it is read as often as the compute list.
@@ -132,6 +134,11 @@ impl Lists {
 }
 
 impl KnownLists {
+    /// Makes the lists, none of which was read yet, of a device with this much memory, bytes. `None`: not known.
+    pub(super) fn new(capacity_bytes: Option<u64>) -> Self {
+        Self { capacity_bytes, ..Self::default() }
+    }
+
     /// Whether the lists need not be read while the memory in use stays as it is: the compute list could be read, it
     /// shows all listed processes of the run, and it has never changed while the memory in use did not.
     fn does_use_tell_changes(&self) -> bool {
@@ -174,7 +181,8 @@ impl KnownLists {
         };
         let others = (0..LISTS.len()).filter(|number| *number != COMPUTE);
         let has_left = others.flat_map(|number| self.listed(number)).any(|(pid, _)| left(*pid));
-        let bytes = self.listed(COMPUTE).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes <= MOST_BYTES);
+        let most_bytes = most_bytes(self.capacity_bytes);
+        let bytes = self.listed(COMPUTE).iter().map(|(_, bytes)| *bytes).filter(|bytes| *bytes <= most_bytes);
         let now = used.map(|used| (used, bytes.fold(0, u64::saturating_add)));
         let has_grown = self.used.zip(now).is_some_and(|((used_before, listed_before), (used, listed))| {
             let in_list = listed.saturating_sub(listed_before);
@@ -194,6 +202,7 @@ impl KnownLists {
         let (mut earlier, mut now) = (BTreeMap::new(), BTreeMap::new());
         let mut works: BTreeMap<u32, Work> = BTreeMap::new();
         let (mut failure, mut is_any_readable) = (None, false);
+        let most_bytes = most_bytes(self.capacity_bytes);
         for (number, (entries, is_fresh)) in self.entries.iter().zip(is_fresh).enumerate() {
             match entries {
                 None => {}
@@ -202,7 +211,7 @@ impl KnownLists {
                     for (pid, bytes) in entries {
                         let work = works.entry(*pid).or_default();
                         *work = work.and(WORK[number]);
-                        let bytes = if *bytes > MOST_BYTES { Err(Missing::NotReported) } else { Ok(*bytes) };
+                        let bytes = if *bytes > most_bytes { Err(Missing::NotReported) } else { Ok(*bytes) };
                         let processes = if is_fresh { &mut now } else { &mut earlier };
                         let known = processes.entry(*pid).or_insert(Err(Missing::NotReported));
                         // If several lists show a process, its largest memory counts.
@@ -393,6 +402,18 @@ mod tests {
         let lists = known([&[(10, 500)], &[(10, 900), (77, 8)], &[]]);
         assert_eq!(bytes(lists.merged([true; 3])), [(10, 900), (77, 8)]);
         assert_eq!(bytes(lists.merged([true, false, false])), [(10, 500), (77, 8)]);
+    }
+
+    // Requirement: GPU-88
+    #[test]
+    fn more_memory_of_a_process_than_the_device_has_is_not_reported() {
+        let lists = known([&[(10, 500), (11, 1 << 50)], &[(10, 1 << 40)], &[]]);
+        let read = |capacity_bytes| {
+            let lists = KnownLists { entries: lists.entries.clone(), ..KnownLists::new(capacity_bytes) };
+            lists.merged([true; 3]).unwrap().into_iter().map(|process| process.bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(read(None), [Ok(1 << 40), Ok(1 << 50)]);
+        assert_eq!(read(Some(80 << 30)), [Ok(500), Err(Missing::NotReported)]);
     }
 
     #[test]
