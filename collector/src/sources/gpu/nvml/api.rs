@@ -296,6 +296,13 @@ pub(super) fn number(kind: u32, value: nvmlValue_t) -> Option<f64> {
 mod tests {
     use super::*;
 
+    impl Api {
+        /// A library without any function of NVML: this program.
+        pub(in super::super) fn without_calls() -> Self {
+            Self { library: Box::leak(Box::new(libloading::os::unix::Library::this().into())) }
+        }
+    }
+
     fn too_small<T>(needed: usize) -> (Result<T, Failure>, usize) {
         (Err(Failure(code::INSUFFICIENT_SIZE)), needed)
     }

@@ -1,6 +1,7 @@
 //! Which devices the driver has, MIG instances among them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t};
 
@@ -43,34 +44,52 @@ impl FirstEnergy {
     }
 }
 
+/// The driver's numbers for a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// Of the whole device.
+    index: u32,
+    /// Of the MIG instance on it. `None`: this is the whole device.
+    instance: Option<u32>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(instance) = self.instance {
+            write!(out, "MIG instance {instance} on ")?;
+        }
+        write!(out, "GPU number {}", self.index)
+    }
+}
+
 impl Nvml {
     /// Adds a device, or gives a known one the driver's new handle. A device without an id is left out, and goes to
     /// [`Self::note_unreadable`].
     ///
     /// - `raw`: the driver's handle.
-    /// - `index`: the driver's number of the device; `None`: the device is a MIG instance.
+    /// - `place`: the driver's numbers for the device.
     /// - `whole`: the device that an instance is a part of, and the driver's handle of that; `None`: the device is a whole one.
     /// - `first_energy`: what was read of the device as soon as it had a handle. A known device does not need it.
     fn add_device(
         &mut self,
         raw: nvmlDevice_t,
-        index: Option<u32>,
+        place: Place,
         whole: Option<(&Device, nvmlDevice_t)>,
         first_energy: Option<FirstEnergy>,
     ) {
         let (parent, parent_raw) = whole.unzip();
+        // An instance has no index.
+        let index = Some(place.index).filter(|_| place.instance.is_none());
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
         // An instance has the PCI address of its whole device, so the address is no id of an instance.
         let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
         let Some(id) = id else {
             // The memory is asked for only to learn why the driver refuses: `Api::text` gives no reason.
             let why = figures::memory(&self.api, raw, &mut None).err();
-            self.note_unreadable(index, why.unwrap_or(Missing::Failed("it has no UUID".into())));
+            self.note_unreadable(place, why.unwrap_or(Missing::Failed("it has no UUID".into())));
             return;
         };
-        if let Some(index) = index {
-            self.unreadable.remove(&index);
-        }
+        self.unreadable.remove(&place);
         if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
             if let Some(Ok(before)) = known.renew(raw, index, parent_raw) {
                 before.free(&self.api);
@@ -160,8 +179,10 @@ impl Nvml {
         has_news
     }
 
-    /// Notes whether a device is divided into MIG instances, and adds those.
-    fn add_instances(&mut self, raw: nvmlDevice_t, id: &str) {
+    /// Notes whether a device, which has this index and id, is divided into MIG instances, and adds those.
+    fn add_instances(&mut self, raw: nvmlDevice_t, index: u32, id: &str) {
+        // An instance that could not be read may be gone.
+        self.unreadable.retain(|place, _| place.index != index || place.instance.is_none());
         let mut pending = 0;
         let mode = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending)));
         let is_divided = mode == Ok(1);
@@ -176,7 +197,8 @@ impl Nvml {
         for number in 0..most.unwrap_or(0).min(policy::MAX_INSTANCES) {
             let mut part = std::ptr::null_mut();
             if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
-                self.add_device(part, None, Some((&parent, raw)), None);
+                let place = Place { index, instance: Some(number) };
+                self.add_device(part, place, Some((&parent, raw)), None);
             }
         }
     }
@@ -197,10 +219,10 @@ impl Nvml {
         for (index, raw, first_energy) in found {
             match raw {
                 Ok(raw) => {
-                    self.add_device(raw, Some(index), None, first_energy);
+                    self.add_device(raw, Place { index, instance: None }, None, first_energy);
                     let id = self.devices.iter().find(|h| h.raw == raw).map(|h| h.device.id.clone());
                     if let Some(id) = id {
-                        self.add_instances(raw, &id);
+                        self.add_instances(raw, index, &id);
                     }
                 }
                 Err(missing) => self.note_no_handle(index, missing),
@@ -218,18 +240,15 @@ impl Nvml {
             is_known = true;
         }
         if !is_known {
-            self.note_unreadable(Some(index), why);
+            self.note_unreadable(Place { index, instance: None }, why);
         }
     }
 
     /// Notes a device that could not be identified, for a warning. A device that may not be opened belongs to another job and is left
-    /// out. MIG instances, which have no `index`, are left out, too. If the user named the GPUs, all are left out.
-    fn note_unreadable(&mut self, index: Option<u32>, why: Missing) {
-        if let Some(index) = index
-            && self.reports_unreadable
-            && why != Missing::NoPermission
-        {
-            self.unreadable.insert(index, why);
+    /// out. If the user named the GPUs, all are left out.
+    fn note_unreadable(&mut self, place: Place, why: Missing) {
+        if self.reports_unreadable && why != Missing::NoPermission {
+            self.unreadable.insert(place, why);
         }
     }
 
@@ -243,5 +262,32 @@ impl Nvml {
         }
         // The driver's own text has a domain of eight digits.
         Some(format!("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::gpu::GpuConfig;
+    use crate::sources::gpu::backend::Backend;
+
+    // Requirement: GPU-12
+    #[test]
+    fn instance_without_a_uuid_is_a_device_that_could_not_be_read() {
+        let raw = std::ptr::without_provenance_mut(8);
+        let mut nvml = Nvml::new(Api::without_calls(), &GpuConfig::default(), Duration::from_millis(100));
+        let whole = Device { id: "GPU-a".into(), ..Device::default() };
+        let place = Place { index: 2, instance: Some(1) };
+        nvml.add_device(raw, place, Some((&whole, raw)), None);
+        assert_eq!(nvml.unreadable(), [Missing::NoCall]);
+        let reason = Missing::NoCall;
+        let line =
+            format!("MIG instance 1 on GPU number 2 of the NVIDIA driver could not be read: {reason}.");
+        assert_eq!(nvml.warnings(), [line]);
+        // The device is no longer divided.
+        nvml.add_instances(raw, 2, "GPU-a");
+        assert_eq!(nvml.unreadable(), []);
     }
 }

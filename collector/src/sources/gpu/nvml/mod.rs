@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use accounting::Accounting;
 use api::{Api, call};
+use devices::Place;
 use events::Events;
 use figure_kind::Kind;
 use handle::Handle;
@@ -60,8 +61,8 @@ pub(crate) struct Nvml {
     root: PathBuf,
     /// The file that shows that DCGM runs here, once it was looked for.
     dcgm: OnceCell<Option<PathBuf>>,
-    /// Why devices that could not be identified can't be read, by index.
-    unreadable: BTreeMap<u32, Missing>,
+    /// Why devices that could not be identified can't be read.
+    unreadable: BTreeMap<Place, Missing>,
     /// The user named no devices, so a device that could not be identified may be one that should be tracked.
     reports_unreadable: bool,
     warnings: Vec<String>,
@@ -87,8 +88,13 @@ impl Nvml {
         let api = load(config)?;
         // A driver that can't count its devices is of no use. Later, a single failure of this call is ignored.
         api.device_count()?;
+        Ok(Self::new(api, config, interval))
+    }
+
+    /// Creates the set of events, and lists no devices yet.
+    fn new(api: Api, config: &GpuConfig, interval: Duration) -> Self {
         let events = Events::new(&api);
-        Ok(Self {
+        Self {
             lists: Lists::new(&api),
             plan: Plan::new(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX), config.driver_percent),
             driver_version: Api::text(|text, length| call!(api, nvmlSystemGetDriverVersion(text, length))),
@@ -106,7 +112,7 @@ impl Nvml {
             describes_first: config.uuids.is_some() || config.visible.slurm.is_some(),
             counts_at_news: (0, 0),
             api,
-        })
+        }
     }
 
     /// Reads these kinds of figures of a device one after another (a visit), and tells the plan what they cost. Notes in the handle
@@ -306,8 +312,7 @@ impl Backend for Nvml {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let line =
-            |(index, why)| format!("GPU number {index} of the NVIDIA driver could not be read: {why}.");
+        let line = |(place, why)| format!("{place} of the NVIDIA driver could not be read: {why}.");
         let reads_counters = self.devices.iter().any(|handle| matches!(handle.gpm, Some(Ok(_))));
         // Looked for once a run, and only where it matters.
         let sign =
