@@ -65,6 +65,8 @@ pub struct Lister {
     config: GpuConfig,
     backends: Vec<BackendInfo>,
     processes: Processes,
+    /// Until when the drivers are waited for. `None`: nothing was listed yet.
+    deadline: Option<Instant>,
 }
 
 /// A backend, and what it has told so far.
@@ -91,12 +93,18 @@ impl Lister {
         };
         let workers = detection::start(&everything).into_iter();
         let backends = workers.map(|worker| BackendInfo { worker, devices: Vec::new(), samples: Vec::new() });
-        Self { config: config.clone(), backends: backends.collect(), processes: Processes::new() }
+        Self {
+            config: config.clone(),
+            backends: backends.collect(),
+            processes: Processes::new(),
+            deadline: None,
+        }
     }
 
-    /// Lists the devices with the last figures. The first call waits for figures, for `patience` at most.
+    /// Lists the devices with the last figures. The first call waits for figures, for `patience` at most. Later calls wait for what is
+    /// left of that, so that a driver that hangs holds up one list only.
     pub fn list(&mut self, patience: Duration) -> Listing {
-        let deadline = Instant::now() + patience;
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + patience);
         let mut listing = Listing::default();
         for known in &mut self.backends {
             let worker = &known.worker;
@@ -205,6 +213,29 @@ fn capabilities(sample: &DeviceSample) -> Vec<Capability> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+
+    // Requirement: GPU-17
+    #[test]
+    fn driver_that_hangs_holds_up_one_list_only() {
+        let (release, stuck) = mpsc::channel::<()>();
+        // Were it waited for again, it would fail in time for that list.
+        let longest = Duration::from_secs(5);
+        let hang = Box::new(move || {
+            let _ = stuck.recv_timeout(longest);
+            Err(Missing::NoDriver)
+        });
+        let config = GpuConfig::default();
+        let worker = Worker::start("stuck", &config, hang);
+        let backend = BackendInfo { worker, devices: Vec::new(), samples: Vec::new() };
+        let mut lister =
+            Lister { config, backends: vec![backend], processes: Processes::new(), deadline: None };
+        for patience in [Duration::ZERO, longest * 6] {
+            let listing = lister.list(patience);
+            assert!(listing.drivers[0].reason.starts_with("driver not initialised"), "{listing:?}");
+        }
+        drop(release);
+    }
 
     // Requirement: GPU-17
     #[test]
