@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use gpu_track_collector::model::gpu::GpuConfig;
-use gpu_track_collector::model::gpu::listing::Listing;
-use gpu_track_collector::model::gpu::select;
+use gpu_track_collector::model::gpu::listing::{GpuNow, Listed, Listing};
+use gpu_track_collector::model::gpu::{Figure, GpuConfig, Missing, select};
 use gpu_track_collector::model::gpu_query::{Query, whole};
 use gpu_track_collector::model::gpu_trace::CsvStyle;
 use gpu_track_collector::report::format;
@@ -78,6 +77,14 @@ impl Form {
     /// Whether the form has a place for drivers that could not be read, and for warnings.
     fn has_problems(&self) -> bool {
         matches!(self, Self::Named(name) if !format::FORMS_OF_OTHERS.contains(&name.as_str()))
+    }
+
+    /// Whether the form is a list of processes, which is empty if they are not known.
+    fn lists_processes(&self) -> bool {
+        match self {
+            Self::Named(name) => name == format::PMON_NAME,
+            Self::Csv(query, _) => matches!(query, Query::ComputeApps(_)),
+        }
     }
 
     /// The exit status for a listing: in nvidia-smi's forms that of nvidia-smi.
@@ -167,7 +174,7 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
         }
         status = form.status(&listing);
         if !form.has_problems() {
-            tell_problems(&listing, &mut told);
+            tell(problems(&listing), &mut told);
         }
         // All GPUs of the machine count, whichever are shown.
         let count = listing.count.map(|_| whole(&listing).len());
@@ -178,6 +185,9 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
                 return ControlFlow::Break(ExitCode::FAILURE);
             }
             listing.gpus.clear();
+        }
+        if form.lists_processes() {
+            tell(unlisted(&listing), &mut told);
         }
         let text = form.render(&listing, count, is_first);
         is_first = false;
@@ -199,16 +209,38 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
     }
 }
 
-/// Says on stderr which drivers could not be read, and what else is wrong, each once. `told`: what was said before.
-fn tell_problems(listing: &Listing, told: &mut Vec<String>) {
-    let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
-    let none = (listing.count == Some(0)).then(|| "no GPU was found".to_owned());
-    for problem in drivers.chain(listing.warnings.iter().cloned()).chain(none) {
+/// Says these problems on stderr, each once. `told`: what was said before.
+fn tell(problems: Vec<String>, told: &mut Vec<String>) {
+    for problem in problems {
         if !told.contains(&problem) {
             console::message(&problem);
             told.push(problem);
         }
     }
+}
+
+/// Which drivers could not be read, and what else is wrong.
+fn problems(listing: &Listing) -> Vec<String> {
+    let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
+    let none = (listing.count == Some(0)).then(|| "no GPU was found".to_owned());
+    drivers.chain(listing.warnings.iter().cloned()).chain(none).collect()
+}
+
+/// Of which GPUs the processes are not known, and why. Those of a divided GPU are on its instances.
+fn unlisted(listing: &Listing) -> Vec<String> {
+    let is_whole = |gpu: &&Listed| gpu.device.is_divided != Some(true);
+    let line = |gpu: &Listed| {
+        let name = gpu.device.index.map_or_else(|| gpu.device.id.clone(), |index| index.to_string());
+        let figure = gpu.figures.iter().find(|known| known.figure == Figure::ProcessMemory.name());
+        let reason = figure.and_then(|figure| figure.reason.as_deref());
+        let reason = reason.filter(|_| gpu.now.processes.is_none())?;
+        // A figure that was not read yet counts as not supported. If the driver hangs, nothing was read, and that problem was told.
+        if gpu.now == GpuNow::default() && reason == Missing::NotSupported.to_string() {
+            return None;
+        }
+        Some(format!("the processes on GPU {name} are not known: {reason}"))
+    };
+    listing.gpus.iter().filter(is_whole).filter_map(line).collect()
 }
 
 /// Keeps the GPUs of a listing that have one of these names, and their instances; all if there is no name. Returns a name that no GPU
@@ -229,4 +261,46 @@ fn keep<'a>(listing: &mut Listing, ids: &'a [String]) -> Option<&'a String> {
     });
     listing.count = listing.count.map(|_| listing.gpus.len());
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_track_collector::model::gpu::Device;
+    use gpu_track_collector::model::gpu::listing::Capability;
+
+    use super::*;
+
+    /// A GPU of which the processes are known if there is no reason why they are not.
+    fn gpu(device: Device, reason: Option<&str>) -> Listed {
+        let capability = Capability {
+            figure: Figure::ProcessMemory.name().to_owned(),
+            available: reason.is_none(),
+            reason: reason.map(str::to_owned),
+        };
+        let now = GpuNow { processes: reason.is_none().then(Vec::new), ..GpuNow::default() };
+        Listed { device, tracked: true, visible: None, figures: vec![capability], now }
+    }
+
+    // Requirement: GPU-80, GPU-81
+    #[test]
+    fn gpus_whose_processes_are_not_known_are_told() {
+        let device = |index| Device { id: "GPU-a".into(), index, ..Device::default() };
+        let divided = Device { is_divided: Some(true), ..device(Some(2)) };
+        let refused = Some("no permission");
+        let gpus = vec![
+            gpu(device(Some(0)), None),
+            gpu(device(Some(1)), refused),
+            gpu(divided, refused),
+            gpu(Device { id: "MIG-b".into(), ..device(None) }, refused),
+            gpu(device(Some(4)), Some("not supported by this device")),
+        ];
+        let told = unlisted(&Listing { gpus, ..Listing::default() });
+        assert_eq!(
+            told,
+            [
+                "the processes on GPU 1 are not known: no permission",
+                "the processes on GPU MIG-b are not known: no permission"
+            ]
+        );
+    }
 }
