@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gpu_track_collector::model::gpu::listing::{GpuNow, Listed, Listing};
-use gpu_track_collector::model::gpu::{Figure, GpuConfig, Missing, select};
+use gpu_track_collector::model::gpu::{Device, Figure, GpuConfig, Missing, select};
 use gpu_track_collector::model::gpu_query::{Query, whole};
 use gpu_track_collector::model::gpu_trace::CsvStyle;
 use gpu_track_collector::report::format;
@@ -135,6 +135,7 @@ pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
     let form = form(&arguments)?;
     let mut warnings = Vec::new();
     let config = nvml_lib::with_environment(&arguments.gpu.into(), &mut warnings);
+    warnings.extend(gpu_list::check_selected(&config)?);
     warnings.iter().for_each(console::message);
     let every = arguments.every.or(arguments.seconds).or(arguments.loop_ms);
     Ok(show(&config, &form, &arguments.ids, every))
@@ -178,11 +179,10 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
         }
         // All GPUs of the machine count, whichever are shown.
         let count = listing.count.map(|_| whole(&listing).len());
-        if let Some(missing) = keep(&mut listing, ids) {
+        if let Some(problem) = keep_chosen(&mut listing, config, ids) {
             // Without its driver, a GPU may be there and not be listed.
             if count.is_some() {
-                console::failure(format_args!("-i: no GPU is called \"{missing}\""));
-                return ControlFlow::Break(ExitCode::FAILURE);
+                return ControlFlow::Break(console::failure(problem));
             }
             listing.gpus.clear();
         }
@@ -243,6 +243,19 @@ fn unlisted(listing: &Listing) -> Vec<String> {
     listing.gpus.iter().filter(is_whole).filter_map(line).collect()
 }
 
+/// Keeps the GPUs of a listing that `--guuids`, `--visible` and `-i` choose. `ids`: the names of `-i`. Returns what is wrong if one of
+/// the names means no GPU.
+fn keep_chosen(listing: &mut Listing, config: &GpuConfig, ids: &[String]) -> Option<String> {
+    let devices: Vec<Device> = listing.gpus.iter().map(|gpu| gpu.device.clone()).collect();
+    let problem = |option: &str, name: &String| format!("{option}: no GPU is called \"{name}\"");
+    if let Some(unknown) = config.uuids.as_ref().and_then(|uuids| select::unknown(uuids, &devices)) {
+        return Some(problem("--guuids", unknown));
+    }
+    listing.gpus.retain(|gpu| gpu.tracked);
+    listing.count = listing.count.map(|_| listing.gpus.len());
+    keep(listing, ids).map(|unknown| problem("-i", unknown))
+}
+
 /// Keeps the GPUs of a listing that have one of these names, and their instances; all if there is no name. Returns a name that no GPU
 /// has.
 fn keep<'a>(listing: &mut Listing, ids: &'a [String]) -> Option<&'a String> {
@@ -265,7 +278,6 @@ fn keep<'a>(listing: &mut Listing, ids: &'a [String]) -> Option<&'a String> {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_collector::model::gpu::Device;
     use gpu_track_collector::model::gpu::listing::Capability;
 
     use super::*;
@@ -279,6 +291,28 @@ mod tests {
         };
         let now = GpuNow { processes: reason.is_none().then(Vec::new), ..GpuNow::default() };
         Listed { device, tracked: true, visible: None, figures: vec![capability], now }
+    }
+
+    // Requirement: GPU-9
+    #[test]
+    fn only_gpus_that_are_chosen_are_shown() {
+        let gpu = |id: &str, tracked| {
+            let device = Device { id: id.into(), ..Device::default() };
+            Listed { tracked, ..gpu(device, None) }
+        };
+        let listed = |uuids: Option<&str>, ids: &[&str]| {
+            let config = GpuConfig { uuids: uuids.map(|uuid| vec![uuid.into()]), ..GpuConfig::default() };
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            let gpus = vec![gpu("GPU-aa", false), gpu("GPU-bb", true)];
+            let mut listing = Listing { count: Some(2), gpus, ..Listing::default() };
+            let problem = keep_chosen(&mut listing, &config, &ids);
+            problem.map_or_else(|| Ok((listing.gpus[0].device.id.clone(), listing.count)), Err)
+        };
+        let chosen = Ok(("GPU-bb".to_owned(), Some(1)));
+        assert_eq!(listed(Some("GPU-b"), &[]), chosen);
+        assert_eq!(listed(None, &["GPU-bb"]), chosen, "--visible");
+        assert_eq!(listed(Some("GPU-c"), &[]), Err("--guuids: no GPU is called \"GPU-c\"".into()));
+        assert_eq!(listed(None, &["GPU-aa"]), Err("-i: no GPU is called \"GPU-aa\"".into()));
     }
 
     // Requirement: GPU-80, GPU-81
