@@ -304,8 +304,7 @@ fn entries(bytes: &[u8], count: usize, stride: usize, instance: Option<c_uint>) 
 ///
 /// Where the device lacks the call (Blackwell), a newer one is made, from then on: `has_older` remembers that.
 ///
-/// Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110). An entry counts only
-/// if its time (`latest_us` at most) and its percentage are possible.
+/// Only entries with a possible time (`latest_us` at most) and percentage count: see [`believed`].
 pub(super) fn utilization(
     api: &Api,
     device: nvmlDevice_t,
@@ -330,16 +329,25 @@ pub(super) fn utilization(
         *has_older = Some(true);
     }
     match given {
-        Ok(samples) => {
-            // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
-            let is_new = |(pid, at_us, percent): &(u32, u64, u32)| {
-                *pid != 0 && (since_us + 1..=latest_us).contains(at_us) && *percent <= policy::MAX_PERCENT
-            };
-            Ok(samples.into_iter().filter(is_new).collect())
-        }
+        Ok(samples) => believed(samples, since_us, latest_us),
         Err(Failure(code::NOT_FOUND)) => Ok(Vec::new()),
         Err(failure) => Err(failure.into()),
     }
+}
+
+/// The entries that count. Some drivers count more entries than they fill in, and the rest is noise (Syllo/nvtop issue 110). So an entry
+/// counts only if its time and its percentage are possible.
+///
+/// # Errors
+/// If no percentage is possible, and all else is. Then the entries are no noise, and the driver does not tell what processes do.
+fn believed(samples: Vec<(u32, u64, u32)>, since_us: u64, latest_us: u64) -> Reading<Vec<(u32, u64, u32)>> {
+    // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
+    let is_new = |(pid, at_us, _): &(u32, u64, u32)| *pid != 0 && (since_us + 1..=latest_us).contains(at_us);
+    let is_possible = |(_, _, percent): &(u32, u64, u32)| *percent <= policy::MAX_PERCENT;
+    if !samples.is_empty() && samples.iter().all(|sample| is_new(sample) && !is_possible(sample)) {
+        return Err(Missing::NotReported);
+    }
+    Ok(samples.into_iter().filter(|sample| is_new(sample) && is_possible(sample)).collect())
 }
 
 /// The samples by the call that drivers have had for long.
@@ -414,6 +422,17 @@ mod tests {
         };
         assert_eq!(read(None), [Ok(1 << 40), Ok(1 << 50)]);
         assert_eq!(read(Some(80 << 30)), [Ok(500), Err(Missing::NotReported)]);
+    }
+
+    // Requirement: GPU-88
+    #[test]
+    fn driver_without_a_possible_percentage_of_any_process_does_not_report_it() {
+        let believed = |samples: &[(u32, u64, u32)]| believed(samples.to_vec(), 10, 20);
+        let (right, wrong, noise) = ((7, 11, 40), (8, 20, u32::MAX), (8, u64::MAX, u32::MAX));
+        assert_eq!(believed(&[wrong, wrong]), Err(Missing::NotReported));
+        assert_eq!(believed(&[right, wrong]), Ok(vec![right]));
+        assert_eq!(believed(&[wrong, noise, (0, 0, 0)]), Ok(vec![]));
+        assert_eq!(believed(&[]), Ok(vec![]));
     }
 
     #[test]
