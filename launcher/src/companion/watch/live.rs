@@ -325,7 +325,7 @@ mod tests {
         assert_eq!((at_s, ram_bytes, max_ram_bytes, others), (5.0, Some(13), Some(99), 7));
         assert_eq!((cpu_percent, first.frame.stage), (Some(200.0), Stage::Running));
         assert_eq!(first.peaks.cpu_percent, Some(200.0));
-        assert_eq!(first.frame.ram_by_command, Some(vec![("a".into(), 9), ("b".into(), 3)]));
+        assert_eq!(first.frame.ram_by_command, Some(vec![("a".into(), 3), ("b".into(), 1)]));
         let times: Vec<f64> = first.points.iter().map(|point| point.at_s).collect();
         assert_eq!(times, [2.0, 3.0, 4.0, 5.0]);
         assert!(first.points[2].by_command.is_none() && first.points[3].by_command.is_some());

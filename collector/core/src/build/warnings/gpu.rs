@@ -220,7 +220,7 @@ fn lost_utilization(usage: &GpuUsage) -> Option<String> {
     let (least, most) = if devices.len() == 1 { ("", "") } else { ("at least ", "up to ") };
     Some(format!(
         "The utilization of {} is known for {least}{known_s:.1} s, and not for {most}{lost_s:.1} s: the driver keeps it for less than \
-         the time between two readings. The mean is that of the time which is known.",
+         the time between two readings, or gave values that no GPU can have. The mean is that of the time which is known.",
         names(usage, &devices),
     ))
 }
