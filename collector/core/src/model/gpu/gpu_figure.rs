@@ -79,6 +79,13 @@ named! {
     }
 }
 
+/// Reads a gauge of a device from a sample.
+macro_rules! gauge {
+    ($figure:ident) => {
+        |gpu| gpu.gauge(Figure::$figure)
+    };
+}
+
 /// How a figure is read from a sample, joined over time, and shown.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
@@ -120,58 +127,36 @@ impl GpuFigure {
             Self::MemoryRun => {
                 ("Memory of the run", None, Largest, |gpu| gpu.run_bytes.map(|bytes| bytes.combined as f64))
             }
-            Self::Temperature => ("Temperature", Some("C"), Largest, |gpu| gpu.gauge(Figure::Temperature)),
-            Self::Power => ("Power", Some("W"), Mean, |gpu| gpu.gauge(Figure::Power)),
-            Self::SmClock => ("SM clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::SmClock)),
-            Self::SmActive => ("SM activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::SmActive)),
-            Self::SmOccupancy => ("SM occupancy", Some("%"), Mean, |gpu| gpu.gauge(Figure::SmOccupancy)),
-            Self::TensorActive => {
-                ("Tensor core activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::TensorActive))
-            }
-            Self::MemoryBandwidth => {
-                ("Memory bandwidth", Some("%"), Mean, |gpu| gpu.gauge(Figure::MemoryBandwidth))
-            }
-            Self::Fp64Active => ("FP64 activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::Fp64Active)),
-            Self::Fp32Active => ("FP32 activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::Fp32Active)),
-            Self::Fp16Active => ("FP16 activity", Some("%"), Mean, |gpu| gpu.gauge(Figure::Fp16Active)),
-            Self::PcieTxRate => ("PCIe sent", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::PcieTxRate)),
-            Self::PcieRxRate => ("PCIe received", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::PcieRxRate)),
-            Self::NvlinkTxRate => ("NVLink sent", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::NvlinkTxRate)),
-            Self::NvlinkRxRate => {
-                ("NVLink received", Some("B/s"), Mean, |gpu| gpu.gauge(Figure::NvlinkRxRate))
-            }
+            Self::Temperature => ("Temperature", Some("C"), Largest, gauge!(Temperature)),
+            Self::Power => ("Power", Some("W"), Mean, gauge!(Power)),
+            Self::SmClock => ("SM clock", Some("MHz"), Mean, gauge!(SmClock)),
+            Self::SmActive => ("SM activity", Some("%"), Mean, gauge!(SmActive)),
+            Self::SmOccupancy => ("SM occupancy", Some("%"), Mean, gauge!(SmOccupancy)),
+            Self::TensorActive => ("Tensor core activity", Some("%"), Mean, gauge!(TensorActive)),
+            Self::MemoryBandwidth => ("Memory bandwidth", Some("%"), Mean, gauge!(MemoryBandwidth)),
+            Self::Fp64Active => ("FP64 activity", Some("%"), Mean, gauge!(Fp64Active)),
+            Self::Fp32Active => ("FP32 activity", Some("%"), Mean, gauge!(Fp32Active)),
+            Self::Fp16Active => ("FP16 activity", Some("%"), Mean, gauge!(Fp16Active)),
+            Self::PcieTxRate => ("PCIe sent", Some("B/s"), Mean, gauge!(PcieTxRate)),
+            Self::PcieRxRate => ("PCIe received", Some("B/s"), Mean, gauge!(PcieRxRate)),
+            Self::NvlinkTxRate => ("NVLink sent", Some("B/s"), Mean, gauge!(NvlinkTxRate)),
+            Self::NvlinkRxRate => ("NVLink received", Some("B/s"), Mean, gauge!(NvlinkRxRate)),
             Self::MemoryFree => {
                 ("Free memory", None, Last, |gpu| Some(gpu.device.free_bytes(gpu.used_bytes?)? as f64))
             }
-            Self::MemoryUtilization => {
-                ("Memory utilization", Some("%"), Mean, |gpu| gpu.gauge(Figure::MemoryUtilization))
-            }
-            Self::EncoderUtilization => {
-                ("Encoder utilization", Some("%"), Mean, |gpu| gpu.gauge(Figure::EncoderUtilization))
-            }
-            Self::DecoderUtilization => {
-                ("Decoder utilization", Some("%"), Mean, |gpu| gpu.gauge(Figure::DecoderUtilization))
-            }
-            Self::MemoryClock => ("Memory clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::MemoryClock)),
-            Self::Pstate => ("Performance state", Some(""), Largest, |gpu| gpu.gauge(Figure::Pstate)),
-            Self::FanSpeed => ("Fan speed", Some("%"), Mean, |gpu| gpu.gauge(Figure::FanSpeed)),
-            Self::PowerLimit => ("Power limit", Some("W"), Last, |gpu| gpu.gauge(Figure::PowerLimit)),
-            Self::EnforcedPowerLimit => {
-                ("Enforced power limit", Some("W"), Last, |gpu| gpu.gauge(Figure::EnforcedPowerLimit))
-            }
-            Self::GraphicsClock => {
-                ("Graphics clock", Some("MHz"), Mean, |gpu| gpu.gauge(Figure::GraphicsClock))
-            }
-            Self::PcieGeneration => {
-                ("PCIe generation", Some(""), Last, |gpu| gpu.gauge(Figure::PcieGeneration))
-            }
-            Self::PcieWidth => ("PCIe lanes", Some(""), Last, |gpu| gpu.gauge(Figure::PcieWidth)),
-            Self::EccCorrected => {
-                ("ECC errors corrected", Some(""), Last, |gpu| gpu.gauge(Figure::EccCorrected))
-            }
-            Self::EccUncorrected => {
-                ("ECC errors uncorrected", Some(""), Last, |gpu| gpu.gauge(Figure::EccUncorrected))
-            }
+            Self::MemoryUtilization => ("Memory utilization", Some("%"), Mean, gauge!(MemoryUtilization)),
+            Self::EncoderUtilization => ("Encoder utilization", Some("%"), Mean, gauge!(EncoderUtilization)),
+            Self::DecoderUtilization => ("Decoder utilization", Some("%"), Mean, gauge!(DecoderUtilization)),
+            Self::MemoryClock => ("Memory clock", Some("MHz"), Mean, gauge!(MemoryClock)),
+            Self::Pstate => ("Performance state", Some(""), Largest, gauge!(Pstate)),
+            Self::FanSpeed => ("Fan speed", Some("%"), Mean, gauge!(FanSpeed)),
+            Self::PowerLimit => ("Power limit", Some("W"), Last, gauge!(PowerLimit)),
+            Self::EnforcedPowerLimit => ("Enforced power limit", Some("W"), Last, gauge!(EnforcedPowerLimit)),
+            Self::GraphicsClock => ("Graphics clock", Some("MHz"), Mean, gauge!(GraphicsClock)),
+            Self::PcieGeneration => ("PCIe generation", Some(""), Last, gauge!(PcieGeneration)),
+            Self::PcieWidth => ("PCIe lanes", Some(""), Last, gauge!(PcieWidth)),
+            Self::EccCorrected => ("ECC errors corrected", Some(""), Last, gauge!(EccCorrected)),
+            Self::EccUncorrected => ("ECC errors uncorrected", Some(""), Last, gauge!(EccUncorrected)),
         };
         Row { title, unit, joining, value }
     }
