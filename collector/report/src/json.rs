@@ -3,6 +3,7 @@
 //! unrounded, which `read` turns into a report again. Unknown is null.
 
 mod layout;
+pub(crate) mod pretty;
 
 use serde::Serialize;
 use serde_json::{Value, ser};

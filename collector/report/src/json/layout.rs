@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::ser::{Formatter, PrettyFormatter};
 
+use super::pretty::as_pretty;
+
 /// Lays JSON out.
 pub(super) struct Layout<'a> {
     pretty: PrettyFormatter<'a>,
@@ -77,22 +79,8 @@ impl Formatter for Layout<'_> {
         self.pretty.begin_object(writer)
     }
 
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.pretty.end_object(writer)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.pretty.begin_object_key(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.pretty.begin_object_value(writer)
-    }
-
-    /// [`PrettyFormatter`] notes here that the object is not empty; the trait's default does nothing.
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.pretty.end_object_value(writer)
-    }
+    // `end_object_value` notes that the object is not empty; the trait's default does nothing.
+    as_pretty!(pretty: end_object(), begin_object_key(first), begin_object_value(), end_object_value());
 }
 
 #[cfg(test)]
