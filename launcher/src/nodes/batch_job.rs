@@ -191,11 +191,11 @@ impl BatchJob {
             Ok(text)
         };
         let (slurm, other) = (slurm::read(variable), other_systems::read(Some(key), variable, &read));
-        let job = batch::job(&slurm, &other);
+        let job = Job::new(&slurm, &other);
         let id = job.id()?.to_owned();
         let others = match system.reach {
             Reach::All | Reach::AllOthers => Vec::new(),
-            Reach::Host | Reach::Slot => others(&*job, system, &slots.borrow()),
+            Reach::Host | Reach::Slot => others(job, system, &slots.borrow()),
         };
         let tasks = match system.reach {
             Reach::All => job.node_count().filter(|nodes| *nodes > 1)?.try_into().ok()?,
@@ -229,7 +229,7 @@ impl BatchJob {
 }
 
 /// The other hosts of a job, if it has no more than [`MOST_HOSTS`]. `slots` has the host of each slot.
-fn others(job: &dyn Job, system: &System, slots: &str) -> Vec<Other> {
+fn others(job: Job, system: &System, slots: &str) -> Vec<Other> {
     let hosts = job.nodes(MOST_HOSTS);
     if job.node_count() != Some(hosts.len() as u64) {
         return Vec::new();

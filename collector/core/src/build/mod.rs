@@ -26,7 +26,7 @@ use hints::Basis;
 pub use inputs::Inputs;
 use usable::usable;
 
-use crate::model::batch::slurm::Slurm;
+use crate::model::batch::Job;
 use crate::model::config::Layer;
 use crate::model::counts_in_words::processes;
 use crate::model::groups::Groups;
@@ -251,7 +251,7 @@ fn coverage(inputs: &Inputs, containers: &containers::Found) -> Coverage {
     // By this, the list of other nodes leaves out this machine.
     let here = Here {
         hostname: inputs.host_info.host.hostname.as_deref().unwrap_or_default(),
-        job: &Slurm(&inputs.host_info.allowed.slurm),
+        job: Job(&inputs.host_info.allowed.slurm),
         joined: seen.joined,
         has_agents: inputs.config.report.node_part.as_ref().is_some_and(|part| !part.is_agent),
     };

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 
 use super::quantity::{MOST_CLOCK_OFFSET_S, Span};
 use crate::json::SCHEMA_VERSION;
-use crate::model::batch;
+use crate::model::batch::Job;
 use crate::model::report::{NodePart, Report};
 use crate::model::timestamp;
 use crate::read::{self, NotRead};
@@ -131,7 +131,7 @@ impl From<HeadForm> for Head {
             hostname: name(form.host.hostname),
             boot_id: name(form.host.boot_id),
             clock_offset_s: None,
-            job: name(batch::job(&form.limits.slurm, &form.limits.job).id().map(str::to_owned)),
+            job: name(Job::new(&form.limits.slurm, &form.limits.job).id().map(str::to_owned)),
             is_merged: form.merged.is_some(),
             node_part: form.node_part,
             has_command: !form.command.is_empty(),

@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use super::Job;
-
 /// The variables that reports have, besides [`HOSTS`]. NCPUS of PBS is not among them: it is the number of threads of a process.
 const VARIABLES: [&str; 12] = [
     "PBS_JOBID",
@@ -23,15 +21,13 @@ const VARIABLES: [&str; 12] = [
     FLUX_NODES,
     FLUX_RANK,
 ];
-/// The job's id. In the batch script of a Flux job, only the last variable has it.
-const IDS: [&str; 4] = ["PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", super::FLUX_SCRIPT];
 /// Slots of the whole job. Only Torque sets it: where it is missing, the lines of PBS's node file stand for MPI processes.
-const TORQUE_SLOTS: &str = "PBS_NP";
+pub(super) const TORQUE_SLOTS: &str = "PBS_NP";
 /// Torque's time limit, seconds.
-const LIMIT: &str = "PBS_WALLTIME";
+pub(super) const LIMIT: &str = "PBS_WALLTIME";
 /// Nodes that host tasks of the Flux job.
-const FLUX_NODES: &str = "FLUX_JOB_NNODES";
-const FLUX_RANK: &str = "FLUX_TASK_RANK";
+pub(super) const FLUX_NODES: &str = "FLUX_JOB_NNODES";
+pub(super) const FLUX_RANK: &str = "FLUX_TASK_RANK";
 
 /// How a variable tells hosts.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +52,7 @@ const MOST_HOSTS: usize = 16_384;
 /// Maximum number of hosts that a list in a report names.
 const MOST_LISTED: usize = 1000;
 /// Stands for the hosts that a list does not name; their number follows.
-const MORE: &str = "...";
+pub(super) const MORE: &str = "...";
 /// Maximum number of bytes of a host's name (gethostname(2)).
 const MOST_BYTES: usize = 255;
 
@@ -139,69 +135,21 @@ fn is_host(name: &str) -> bool {
         && name.bytes().all(is_fit)
 }
 
-/// A job of PBS, LSF or Flux, by its variables as [`read`] returns them.
-#[derive(Debug, Clone, Copy)]
-pub struct OtherJob<'a>(pub &'a BTreeMap<String, String>);
-
-impl<'a> OtherJob<'a> {
-    fn text(self, name: &str) -> Option<&'a str> {
-        self.0.get(name).map(String::as_str)
-    }
-
-    fn number(self, name: &str) -> Option<u64> {
-        self.text(name)?.parse().ok()
-    }
-
-    /// Its hosts with their slots, and last the number of those that are not listed after [`MORE`].
-    fn hosts(self) -> impl Iterator<Item = (&'a str, u64)> {
-        let list = HOSTS.into_iter().find_map(|(name, _)| self.text(name)).unwrap_or_default();
-        let mut words = list.split(' ');
-        std::iter::from_fn(move || {
-            let host = words.next().filter(|name| *name == MORE || is_host(name))?;
-            Some((host, words.next()?.parse().ok()?))
-        })
-    }
-}
-
-impl Job for OtherJob<'_> {
-    fn id(&self) -> Option<&str> {
-        IDS.into_iter().find_map(|name| self.text(name))
-    }
-
-    /// Torque's PBS_NUM_NODES is what was asked for, and nodes can be parts of one host. So it counts only without a list.
-    fn node_count(&self) -> Option<u64> {
-        let listed: u64 = self.hosts().map(|(host, slots)| if host == MORE { slots } else { 1 }).sum();
-        let told = || self.number("PBS_NUM_NODES").or_else(|| self.number(FLUX_NODES));
-        Some(listed).filter(|count| *count > 0).or_else(told)
-    }
-
-    fn nodes(&self, most: usize) -> Vec<String> {
-        let hosts = self.hosts().filter(|(host, _)| *host != MORE);
-        hosts.take(most).map(|(host, _)| host.to_owned()).collect()
-    }
-
-    /// A Flux job has tasks on each of its nodes. Jobs of PBS and LSF can leave nodes unused.
-    fn step_node_count(&self) -> Option<u64> {
-        self.number(FLUX_NODES).filter(|_| self.text(FLUX_RANK).is_some())
-    }
-
-    /// Torque's limit.
-    fn limit_s(&self) -> Option<u64> {
-        self.number(LIMIT).filter(|limit_s| *limit_s > 0)
-    }
-
-    /// The slots of LSF and Torque are CPUs. No variable tells which host is this one, so they are known if all hosts have as many.
-    fn cpus_here(&self) -> Option<u64> {
-        let are_cpus = self.text(TORQUE_SLOTS).or(self.text("LSB_JOBID")).is_some();
-        let mut hosts = self.hosts().filter(|_| are_cpus);
-        let (_, slots) = hosts.next()?;
-        hosts.all(|(host, others)| host != MORE && others == slots).then_some(slots)
-    }
+/// The hosts of a job with their slots, by its variables as [`read`] returns them, and last the number of those that are not listed after
+/// [`MORE`].
+pub(super) fn hosts(variables: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, u64)> {
+    let list = HOSTS.into_iter().find_map(|(name, _)| variables.get(name)).map_or("", String::as_str);
+    let mut words = list.split(' ');
+    std::iter::from_fn(move || {
+        let host = words.next().filter(|name| *name == MORE || is_host(name))?;
+        Some((host, words.next()?.parse().ok()?))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::batch::Job;
 
     fn variables(system: &str, set: &[(&str, &str)], file: Result<&str, &str>) -> BTreeMap<String, String> {
         let variable =
@@ -215,7 +163,7 @@ mod tests {
         let set = [("PBS_JOBID", "7.server"), ("PBS_NODEFILE", "/f"), ("LSB_HOSTS", "x"), ("NCPUS", "3")];
         let read = variables("pbs", &set, Ok("n1\nn1\nn2.site\nn1\n"));
         assert_eq!(read["PBS_NODEFILE"], "n1 3 n2.site 1");
-        let job = OtherJob(&read);
+        let job = Job(&read);
         assert_eq!(
             (job.id(), job.node_count(), job.nodes(1)),
             (Some("7.server"), Some(2), vec!["n1".into()])
@@ -225,11 +173,7 @@ mod tests {
         let torque = [("PBS_NODEFILE", "/f"), ("PBS_NP", "4"), ("PBS_WALLTIME", "3600")];
         for (file, cpus) in [("n1\nn1\nn2\nn2\n", Some(2)), ("n1\nn2\nn2\nn2\n", None)] {
             let read = variables("pbs", &torque, Ok(file));
-            assert_eq!(
-                (OtherJob(&read).cpus_here(), OtherJob(&read).limit_s()),
-                (cpus, Some(3600)),
-                "{file}"
-            );
+            assert_eq!((Job(&read).cpus_here(), Job(&read).limit_s()), (cpus, Some(3600)), "{file}");
         }
     }
 
@@ -246,7 +190,7 @@ mod tests {
             let set: Vec<_> = [all[0]].into_iter().chain(all[from..].iter().copied()).collect();
             let read = variables("lsf", &set, Ok("f1\nf2\nf2"));
             assert_eq!(read[all[from].0], hosts);
-            assert_eq!((read.len(), OtherJob(&read).cpus_here()), (2, cpus), "{hosts}");
+            assert_eq!((read.len(), Job(&read).cpus_here()), (2, cpus), "{hosts}");
         }
     }
 
@@ -255,13 +199,13 @@ mod tests {
     fn flux_tells_numbers_of_nodes_but_no_names() {
         let set = [("FLUX_JOB_ID", "ƒ3E"), ("FLUX_ENCLOSING_ID", "ƒ1"), ("FLUX_JOB_NNODES", "2")];
         let read = variables("flux", &set, Err("is not asked for"));
-        let job = OtherJob(&read);
+        let job = Job(&read);
         assert_eq!((job.id(), job.node_count(), job.nodes(9)), (Some("ƒ3E"), Some(2), vec![]));
         assert_eq!(job.step_node_count(), None, "it is no task");
         let task = [set[0], set[2], ("FLUX_TASK_RANK", "0")];
-        assert_eq!(OtherJob(&variables("flux", &task, Ok(""))).step_node_count(), Some(2));
+        assert_eq!(Job(&variables("flux", &task, Ok(""))).step_node_count(), Some(2));
         let script = variables("flux", &set[1..2], Ok(""));
-        assert_eq!(OtherJob(&script).id(), Some("ƒ1"));
+        assert_eq!(Job(&script).id(), Some("ƒ1"));
         assert!(variables("sge", &set, Ok("")).is_empty());
     }
 
@@ -279,7 +223,7 @@ mod tests {
         ] {
             let read = variables("pbs", &set, file);
             assert_eq!(read["PBS_NODEFILE"], format!("unknown: {reason}"));
-            let job = OtherJob(&read);
+            let job = Job(&read);
             assert_eq!((job.nodes(9), job.node_count()), (vec![], Some(3)), "{reason}");
         }
         for counted in ["n1", "n1 x", "n1 4 n2", "n1 -1"] {
@@ -296,7 +240,7 @@ mod tests {
         let read = variables("pbs", &[("PBS_NP", "1"), ("PBS_NODEFILE", "/f")], Ok(&file));
         assert!(read["PBS_NODEFILE"].starts_with("n0 20 n1 20 "));
         assert!(read["PBS_NODEFILE"].ends_with(" n999 20 ... 4000"));
-        let job = OtherJob(&read);
+        let job = Job(&read);
         assert_eq!((job.nodes(9000).len(), job.node_count(), job.cpus_here()), (1000, Some(5000), None));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::batch::{self, Job};
+use crate::model::batch::Job;
 
 /// A limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -116,8 +116,8 @@ pub struct Allowed {
 
 impl Allowed {
     /// The job of a batch system, by its variables.
-    pub fn job(&self) -> Box<dyn Job + '_> {
-        batch::job(&self.slurm, &self.job)
+    pub fn job(&self) -> Job<'_> {
+        Job::new(&self.slurm, &self.job)
     }
 }
 

@@ -238,7 +238,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::model::batch::slurm::Slurm;
+    use crate::model::batch::Job;
 
     fn words_of(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -250,7 +250,7 @@ mod tests {
         for (args, started_by) in calls {
             elsewhere.add(&ClientCall { args: words_of(args), started_by: words_of(started_by) }, (0, None));
         }
-        let here = Here { hostname: "n1", job: &Slurm(&BTreeMap::new()), joined: 0, has_agents: true };
+        let here = Here { hostname: "n1", job: Job(&BTreeMap::new()), joined: 0, has_agents: true };
         let shown = |row: &StartedElsewhere| {
             let target = row.target.as_deref().unwrap_or("-");
             let tracked = if row.is_tracked { " tracked" } else { "" };

@@ -67,7 +67,7 @@ impl Srun {
 pub(crate) struct Here<'a> {
     pub(crate) hostname: &'a str,
     /// The Slurm job, to whose nodes srun refers.
-    pub(crate) job: &'a dyn Job,
+    pub(crate) job: Job<'a>,
     /// Processes that joined the run without being descendants, as tasks of srun on this machine do.
     pub(crate) joined: u64,
     /// Other nodes are tracked, too, and this is the launcher's.
@@ -196,7 +196,6 @@ fn srun_option(name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::batch::slurm::Slurm;
 
     fn unseen(commands: &[&[&str]], slurm: &[(&str, &str)], joined: u64) -> Option<Nodes> {
         let mut starts = RemoteStarts::default();
@@ -206,7 +205,7 @@ mod tests {
             starts.add(base_name(program), args, "");
         }
         let slurm = slurm.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        starts.unseen(&Here { hostname: "n1.example.org", job: &Slurm(&slurm), joined, has_agents: false })
+        starts.unseen(&Here { hostname: "n1.example.org", job: Job(&slurm), joined, has_agents: false })
     }
 
     fn named(names: &[&str]) -> Option<Nodes> {
