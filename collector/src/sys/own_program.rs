@@ -22,6 +22,19 @@ pub fn command(name: &str) -> Command {
     command
 }
 
+/// Prepares to start this program by a name, in a session of its own: no signal to the command's process group or terminal reaches it.
+pub fn command_in_own_session(name: &str) -> Command {
+    let mut command = command(name);
+    // SAFETY: setsid(2) is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        });
+    }
+    command
+}
+
 /// Sets the name by which `command`, which executes this program, starts it.
 pub fn set_name(command: &mut Command, name: &str) {
     command.arg0(name).arg(format!("{AS}{name}"));

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -40,16 +39,9 @@ impl TreeToEnd {
     /// # Errors
     /// If no process can be made.
     pub fn start(&self) -> io::Result<Child> {
-        let mut ender = own_program::command(ENDER);
+        let mut ender = own_program::command_in_own_session(ENDER);
         ender.env_clear().args(self.to_args());
         ender.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: setsid(2) is async-signal-safe.
-        unsafe {
-            ender.pre_exec(|| {
-                libc::setsid();
-                Ok(())
-            });
-        }
         ender.spawn()
     }
 

@@ -7,7 +7,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -57,20 +56,13 @@ pub(crate) fn start(
     removed: &[&str],
     added: Environment,
 ) -> io::Result<Child> {
-    let mut runner = own_program::command(RUNNER);
+    let mut runner = own_program::command_in_own_session(RUNNER);
     for name in removed {
         runner.env_remove(name);
     }
     runner.arg(segment).arg(std::process::id().to_string());
     runner.arg(TIME_LIMIT.as_millis().to_string()).arg(command).envs(added);
     runner.stdin(Stdio::null()).stdout(Stdio::piped());
-    // SAFETY: setsid(2) is async-signal-safe.
-    unsafe {
-        runner.pre_exec(|| {
-            libc::setsid();
-            Ok(())
-        });
-    }
     runner.spawn()
 }
 

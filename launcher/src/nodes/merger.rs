@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -66,15 +65,8 @@ impl Merger {
 }
 
 fn start(segment: &Path, directory: &Path) -> io::Result<u32> {
-    let mut merger = own_program::command(MERGER);
+    let mut merger = own_program::command_in_own_session(MERGER);
     merger.arg(segment).arg(directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: setsid(2) is async-signal-safe.
-    unsafe {
-        merger.pre_exec(|| {
-            libc::setsid();
-            Ok(())
-        });
-    }
     Ok(merger.spawn()?.id())
 }
 
