@@ -20,6 +20,20 @@ pub(crate) struct Quantity {
     reason: fn(&Report) -> &str,
 }
 
+/// A quantity of the wall time that waits take: its name, what is waited for, and the group of states.
+macro_rules! waits {
+    ($name:literal, $what:literal, $group:ident) => {
+        Quantity {
+            name: $name,
+            label: concat!("waiting for ", $what),
+            unit: "s",
+            less_and_more: [concat!("waits less for ", $what), concat!("waits more for ", $what)],
+            value: |report| spent_s(report, TimeGroup::$group),
+            reason: why_of_time,
+        }
+    };
+}
+
 /// All of them, the most asked for first.
 pub(crate) const QUANTITIES: [Quantity; 13] = [
     Quantity {
@@ -95,35 +109,11 @@ pub(crate) const QUANTITIES: [Quantity; 13] = [
         value: |report| float(report.io.write_bytes),
         reason: why_of_processes,
     },
-    waits(
-        "waiting_for_core",
-        "waiting for a core",
-        ["waits less for a core", "waits more for a core"],
-        |report| spent_s(report, TimeGroup::WaitingForCore),
-    ),
-    waits("storage", "waiting for storage", ["waits less for storage", "waits more for storage"], |report| {
-        spent_s(report, TimeGroup::Storage)
-    }),
-    waits(
-        "network",
-        "waiting for the network",
-        ["waits less for the network", "waits more for the network"],
-        |report| spent_s(report, TimeGroup::Network),
-    ),
-    waits("locks", "waiting for locks", ["waits less for locks", "waits more for locks"], |report| {
-        spent_s(report, TimeGroup::Locks)
-    }),
+    waits!("waiting_for_core", "a core", WaitingForCore),
+    waits!("storage", "storage", Storage),
+    waits!("network", "the network", Network),
+    waits!("locks", "locks", Locks),
 ];
-
-/// A quantity of the wall time in some states.
-const fn waits(
-    name: &'static str,
-    label: &'static str,
-    less_and_more: [&'static str; 2],
-    value: fn(&Report) -> Option<f64>,
-) -> Quantity {
-    Quantity { name, label, unit: "s", less_and_more, value, reason: why_of_time }
-}
 
 impl Quantity {
     /// Says why the quantity is not known of a run.
