@@ -15,6 +15,7 @@ use crate::model::config::Keep;
 use crate::sinks::output::{TEMPORARY_PREFIX, replace};
 use crate::sys::files::{names, open_directory};
 use crate::sys::given_file::{self, MOST_OF_REPORT};
+use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::{Unsafe, User};
 
 /// How long a keeper (the process that writes a kept report) lives at most. An older temporary file was left by a killed keeper.
@@ -119,20 +120,12 @@ fn await_keepers() {
 
 /// Whether this user has a keeper. /proc shows a user's own processes even where it hides others (hidepid).
 fn is_any_keeper() -> bool {
-    let uid = user().uid();
-    let Ok(entries) = fs::read_dir("/proc") else { return false };
-    for entry in entries.flatten() {
-        let is_pid = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-        let is_own = is_pid && entry.metadata().is_ok_and(|found| found.uid() == uid);
-        if !is_own {
-            continue;
-        }
-        let Ok(words) = fs::read(entry.path().join("cmdline")) else { continue };
-        if words.split(|byte| *byte == 0).next() == Some(KEEPER.as_bytes()) {
-            return true;
-        }
-    }
-    false
+    let (root, uid) = (ProcRoot::default(), user().uid());
+    root.pids().into_iter().any(|pid| {
+        let is_own = fs::metadata(root.path(pid, "")).is_ok_and(|found| found.uid() == uid);
+        let is_keeper = |words: Vec<u8>| words.split(|byte| *byte == 0).next() == Some(KEEPER.as_bytes());
+        is_own && root.read(pid, "cmdline").is_some_and(is_keeper)
+    })
 }
 
 /// The names of the reports, oldest first.
