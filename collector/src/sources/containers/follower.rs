@@ -1,7 +1,7 @@
 //! The thread that follows the containers of one daemon: it reads the daemon's events, and waits for the containers' ends.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata, symlink_metadata};
+use std::fs::{Metadata, symlink_metadata};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
 use super::event::{self, Event, What};
 use super::followed::{Followed, Located, Place};
@@ -19,6 +19,7 @@ use super::shared::Shared;
 use crate::model::containers::{ContainerDaemon, ContainerSeen, ContainerWish, MOST_CONTAINERS};
 use crate::sources::cgroup::container::CountedGroup;
 use crate::sys::clock;
+use crate::sys::files::open_regular;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
 
@@ -397,10 +398,9 @@ fn id_in(path: &Path, user: User) -> Option<String> {
         found.is_file() && CIDFILE_BYTES.contains(&found.len()) && user.trusts(path, found)
     };
     symlink_metadata(path).ok().filter(is_cidfile)?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let (file, found) = open_regular(path, OFlags::RDONLY).ok()??;
     // It may have been replaced since.
-    let length = file.metadata().ok().filter(is_cidfile)?.len();
+    let length = Some(found).filter(is_cidfile)?.len();
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut bytes, 0).ok()?;
     String::from_utf8(bytes).ok()
@@ -408,6 +408,8 @@ fn id_in(path: &Path, user: User) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
     use crate::sources::cgroup::tests::tree;
 
@@ -466,8 +468,7 @@ mod tests {
         std::fs::write(path("line"), format!("{id}\n")).unwrap();
         std::fs::write(path("long"), format!("{id}{id}")).unwrap();
         std::os::unix::fs::symlink(path("id"), path("link")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0)
-            .unwrap();
+        mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
         let read = |name: &str| id_in(&path(name), User::this()).map(|id| id.trim().to_owned());
         assert_eq!((read("id"), read("line")), (Some(id.clone()), Some(id)));
         for name in ["long", "link", "pipe", "missing", ""] {

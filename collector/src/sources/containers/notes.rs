@@ -2,14 +2,14 @@
 //!
 //! A process of the tree can write to the file, or put another in its place. So what is read is bounded and checked.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
 use crate::model::containers::{ContainerNote, MOST_OF_NOTES};
 use crate::model::observation::Observation;
+use crate::sys::files::open_regular;
 
 /// The number of digits of a container's id.
 const ID: usize = 64;
@@ -18,9 +18,8 @@ const MOST_OF_CLIENT: usize = 64;
 
 /// Reads the notes after the first `read_bytes` bytes, which were read before. `None`: there are none.
 pub(super) fn after(path: &Path, read_bytes: u64) -> Option<Observation> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    let length = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len().min(MOST_OF_NOTES);
+    let (file, found) = open_regular(path, OFlags::RDONLY).ok()??;
+    let length = found.len().min(MOST_OF_NOTES);
     let mut bytes = vec![0; usize::try_from(length.checked_sub(read_bytes)?).ok()?];
     let read = file.read_at(&mut bytes, read_bytes).ok()?;
     bytes.truncate(read);
