@@ -23,7 +23,7 @@ mod tree_end;
 
 use gpu_track_core::{build, run};
 
-pub use gpu_track_core::model;
+pub use gpu_track_core::{model, named};
 pub use gpu_track_report as report;
 
 use bounded_lines::bounded_lines;

@@ -1,8 +1,9 @@
 //! nvidia-smi's options of `gpu-track gpus`: `--query-gpu=A,B`, `--query-compute-apps=A,B`, `--format=csv,noheader,nounits`.
 
 use gpu_track_collector::model::gpu_query::{AppField, Query};
-use gpu_track_collector::model::gpu_trace::{CsvStyle, Field};
+use gpu_track_collector::model::gpu_trace::CsvStyle;
 
+use super::gpu_trace::field;
 use super::values::ValueError;
 
 /// Parses the value of `--query-gpu`.
@@ -10,11 +11,7 @@ use super::values::ValueError;
 /// # Errors
 /// If a field is not one of nvidia-smi's that are read here.
 pub(crate) fn gpus(given: &str) -> Result<Query, ValueError> {
-    let find = |name: &str| {
-        Field::named(name)
-            .ok_or_else(|| ValueError::none_of(name, Field::ALL.into_iter().flat_map(Field::names)))
-    };
-    given.split(',').map(|name| find(name.trim())).collect::<Result<_, _>>().map(Query::Gpus)
+    given.split(',').map(|name| field(name.trim())).collect::<Result<_, _>>().map(Query::Gpus)
 }
 
 /// Parses the value of `--query-compute-apps`.

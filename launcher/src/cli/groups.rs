@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::model::config::{Bundles, DiscoveryConfig, Layer, ReportConfig, TrackingConfig};
 use gpu_track_collector::model::gpu::{GpuConfig, Vendor};
 use gpu_track_collector::model::style::{RamUnit, Style, TimeUnit};
+use gpu_track_collector::named;
 
 use super::bundles::bundles;
 use super::gpu_trace::{AskedTrace, asked};
@@ -141,26 +142,15 @@ pub(crate) struct Preparations {
     pub(crate) containers: bool,
 }
 
-/// When other nodes are tracked, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodesWhen {
-    /// Where a batch system or an MPI launcher starts something there.
-    Auto,
-    /// Where ssh does, too.
-    All,
-    Off,
-}
-
-impl NodesWhen {
-    const ALL: [Self; 3] = [Self::Auto, Self::All, Self::Off];
-
-    /// The word of the option and of the variable.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::All => "all",
-            Self::Off => "off",
-        }
+named! {
+    /// When other nodes are tracked, too. Its name is the word of the option and of the variable.
+    pub enum NodesWhen {
+        /// Where a batch system or an MPI launcher starts something there.
+        Auto = "auto",
+        /// Where ssh does, too.
+        All = "all",
+        /// Nowhere.
+        Off = "off",
     }
 }
 
