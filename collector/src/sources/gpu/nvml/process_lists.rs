@@ -299,8 +299,13 @@ fn entries(bytes: &[u8], count: usize, stride: usize, instance: Option<c_uint>) 
     bytes.chunks_exact(stride).take(count).filter_map(entry).collect()
 }
 
-/// Reads utilisation samples of processes that are newer than `since_us`: pid, time in microseconds, percent. Times are by the
-/// driver's clock. `capacity` is as `last_capacity` of [`list`].
+/// A utilisation sample of a process: pid, time by the driver's clock in microseconds, percent.
+pub(super) type ProcessSample = (u32, u64, u32);
+
+/// What a call for such samples gives.
+type Samples = Result<Vec<ProcessSample>, Failure>;
+
+/// Reads utilisation samples of processes that are newer than `since_us`. `capacity` is as `last_capacity` of [`list`].
 ///
 /// Where the device lacks the call (Blackwell), a newer one is made, from then on: `has_older` remembers that.
 ///
@@ -312,7 +317,7 @@ pub(super) fn utilization(
     latest_us: u64,
     capacity: &mut usize,
     has_older: &mut Option<bool>,
-) -> Reading<Vec<(u32, u64, u32)>> {
+) -> Reading<Vec<ProcessSample>> {
     let mut given = Err(Failure(code::NOT_SUPPORTED));
     if *has_older != Some(false) {
         given = older_samples(api, device, since_us, capacity);
@@ -340,10 +345,10 @@ pub(super) fn utilization(
 ///
 /// # Errors
 /// If no percentage is possible, and all else is. Then the entries are no noise, and the driver does not tell what processes do.
-fn believed(samples: Vec<(u32, u64, u32)>, since_us: u64, latest_us: u64) -> Reading<Vec<(u32, u64, u32)>> {
+fn believed(samples: Vec<ProcessSample>, since_us: u64, latest_us: u64) -> Reading<Vec<ProcessSample>> {
     // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
-    let is_new = |(pid, at_us, _): &(u32, u64, u32)| *pid != 0 && (since_us + 1..=latest_us).contains(at_us);
-    let is_possible = |(_, _, percent): &(u32, u64, u32)| *percent <= policy::MAX_PERCENT;
+    let is_new = |(pid, at_us, _): &ProcessSample| *pid != 0 && (since_us + 1..=latest_us).contains(at_us);
+    let is_possible = |(_, _, percent): &ProcessSample| *percent <= policy::MAX_PERCENT;
     if !samples.is_empty() && samples.iter().all(|sample| is_new(sample) && !is_possible(sample)) {
         return Err(Missing::NotReported);
     }
@@ -351,12 +356,7 @@ fn believed(samples: Vec<(u32, u64, u32)>, since_us: u64, latest_us: u64) -> Rea
 }
 
 /// The samples by the call that drivers have had for long.
-fn older_samples(
-    api: &Api,
-    device: nvmlDevice_t,
-    since_us: u64,
-    capacity: &mut usize,
-) -> Result<Vec<(u32, u64, u32)>, Failure> {
+fn older_samples(api: &Api, device: nvmlDevice_t, since_us: u64, capacity: &mut usize) -> Samples {
     let samples: Vec<nvmlProcessUtilizationSample_t> =
         list(policy::FIRST_SAMPLES, capacity, |count, samples| {
             call!(api, nvmlDeviceGetProcessUtilization(device, samples, count, since_us))
@@ -365,12 +365,7 @@ fn older_samples(
 }
 
 /// The samples by the call that Blackwell has in its place.
-fn newer_samples(
-    api: &Api,
-    device: nvmlDevice_t,
-    since_us: u64,
-    capacity: &mut usize,
-) -> Result<Vec<(u32, u64, u32)>, Failure> {
+fn newer_samples(api: &Api, device: nvmlDevice_t, since_us: u64, capacity: &mut usize) -> Samples {
     let samples: Vec<nvmlProcessUtilizationInfo_v1_t> =
         list(policy::FIRST_SAMPLES, capacity, |count, samples| {
             // SAFETY: `list` gives a live counter.

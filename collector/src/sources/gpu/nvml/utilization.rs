@@ -7,7 +7,7 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlSample_t, nvmlUtilization_t};
 
 use super::api::{Api, Failure, call, code, list, number};
 use super::policy;
-use super::process_lists;
+use super::process_lists::{self, ProcessSample};
 use crate::model::gpu::{Busy, Missing, ProcessBusy, Reading};
 use crate::model::sorting::Sorting;
 use crate::sys::clock;
@@ -409,7 +409,7 @@ pub(super) fn process_busy(api: &Api, device: nvmlDevice_t, progress: &mut Progr
     };
     // Some drivers report more than 100 percent.
     let percent = |percent: u32| f64::from(percent).min(100.0);
-    let busy = |(pid, _, part): (u32, u64, u32)| ProcessBusy {
+    let busy = |(pid, _, part): ProcessSample| ProcessBusy {
         pid,
         busy: Busy { us: since.sampled_us, percent: percent(part) },
         is_from_start: false,
