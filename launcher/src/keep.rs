@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use gpu_track_abi::ENV_SESSION;
 use gpu_track_collector::kept::directory;
-use gpu_track_collector::model::batch::system as batch_system;
+use gpu_track_collector::model::batch::{Variable, system as batch_system};
 use gpu_track_collector::model::config::{Keep, SparePlaces};
 use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
@@ -24,9 +24,6 @@ const VARIABLE: &str = "GPU_TRACK_KEEP";
 const DEFAULT_MOST: usize = 20;
 /// A build server sets one of these, and nobody looks at its terminal.
 const BUILD_VARIABLES: [&str; 2] = ["CI", "JENKINS_URL"];
-
-/// Looks up an environment variable by its name. `None`: it is not set.
-type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Decides where the report of a run in this environment is kept, and how many are. `None`: it is not kept.
 ///

@@ -4,11 +4,11 @@
 //! that process's limits are read.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 
 use super::cgroup::Groups;
-use crate::model::batch::{self, other_systems, slurm};
+use crate::model::batch::{self, Variable, other_systems, slurm};
 use crate::model::report::{Allowed, Limit, SoftHard};
 use crate::sys::given_file;
 use crate::sys::proc_fs::ProcRoot;
@@ -17,11 +17,7 @@ use crate::sys::safe_path::User;
 
 /// Reads the limits of the process with this pid. `None` stands for the collector, which must not have changed its own limits yet.
 /// `variable` looks up a variable of the process's environment.
-pub(crate) fn read(
-    root: &ProcRoot,
-    pid: Option<u32>,
-    variable: &dyn Fn(&str) -> Option<OsString>,
-) -> Allowed {
+pub(crate) fn read(root: &ProcRoot, pid: Option<u32>, variable: Variable) -> Allowed {
     let groups = Groups::read(root, pid);
     let batch_system = batch::system(variable);
     Allowed {

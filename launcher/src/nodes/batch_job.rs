@@ -5,10 +5,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 
 use gpu_track_abi::layout::{NODES_BY_LAUNCHER, NODES_BY_SRUN};
-use gpu_track_collector::model::batch::{self, Job, other_systems, slurm};
+use gpu_track_collector::model::batch::{self, HostFile, Job, Variable, other_systems, slurm};
 use gpu_track_collector::model::host_name::short;
 
 use super::directory::host;
@@ -176,12 +176,8 @@ pub(super) struct Other {
 }
 
 impl BatchJob {
-    /// The job that this process runs in, if it can have several nodes. `variable` reads an environment variable, and `file` a file of
-    /// hosts.
-    pub(super) fn here(
-        variable: &dyn Fn(&str) -> Option<OsString>,
-        file: &dyn Fn(&OsStr) -> Result<String, String>,
-    ) -> Option<Self> {
+    /// The job that this process runs in, if it can have several nodes.
+    pub(super) fn here(variable: Variable, file: HostFile) -> Option<Self> {
         let key = batch::system(variable)?;
         let system = SYSTEMS.iter().find(|system| system.key == key)?;
         let slots = RefCell::new(String::new());
@@ -249,6 +245,8 @@ fn others(job: Job, system: &System, slots: &str) -> Vec<Other> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
     fn job(variables: &[(&str, &str)], file: &str) -> Option<BatchJob> {

@@ -5,9 +5,15 @@ pub mod node_list;
 pub mod other_systems;
 pub mod slurm;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 pub use job::Job;
+
+/// Looks up an environment variable by its name. `None`: it is not set.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Reads a file of hosts that a variable names. An error is a text that follows "the file".
+pub type HostFile<'a> = &'a dyn Fn(&OsStr) -> Result<String, String>;
 
 /// The id of the Flux job whose batch script this is.
 const FLUX_SCRIPT: &str = "FLUX_ENCLOSING_ID";
@@ -27,9 +33,9 @@ const SYSTEMS: [(&str, &str); 11] = [
     ("LOADL_STEP_ID", "loadleveler"),
 ];
 
-/// The name of the batch system whose job has this environment. `variable` looks up a variable; an empty one counts as unset.
+/// The name of the batch system whose job has this environment. An empty variable counts as unset.
 /// `None`: the environment is that of no job.
-pub fn system(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+pub fn system(variable: Variable) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
 }

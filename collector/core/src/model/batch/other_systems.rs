@@ -4,7 +4,9 @@
 //! flux-environment(7). None of them tells when the job began, and only Torque tells a time limit. Flux tells no names of nodes.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+
+use super::{HostFile, Variable};
 
 /// The variables that reports have, besides [`HOSTS`]. NCPUS of PBS is not among them: it is the number of threads of a process.
 const VARIABLES: [&str; 12] = [
@@ -57,13 +59,8 @@ pub(super) const MORE: &str = "...";
 const MOST_BYTES: usize = 255;
 
 /// Reads the variables that describe a job of this batch system; there are none of any other system than PBS, LSF and Flux.
-/// `variable` looks one up. `file` reads a file of hosts; its error is a text that follows "the file". A variable in [`HOSTS`] has
-/// hosts and their slots in the result, whatever its form, or `unknown: ` and the reason.
-pub fn read(
-    system: Option<&str>,
-    variable: &dyn Fn(&str) -> Option<OsString>,
-    file: &dyn Fn(&OsStr) -> Result<String, String>,
-) -> BTreeMap<String, String> {
+/// A variable in [`HOSTS`] has hosts and their slots in the result, whatever its form, or `unknown: ` and the reason.
+pub fn read(system: Option<&str>, variable: Variable, file: HostFile) -> BTreeMap<String, String> {
     let prefix = match system {
         Some("pbs") => "PBS",
         Some("lsf") => "LSB",
@@ -84,11 +81,7 @@ pub fn read(
 }
 
 /// Lists the hosts that the value of a variable tells, with their slots.
-fn hosts_in(
-    value: &OsStr,
-    form: Form,
-    file: &dyn Fn(&OsStr) -> Result<String, String>,
-) -> Result<String, String> {
+fn hosts_in(value: &OsStr, form: Form, file: HostFile) -> Result<String, String> {
     let read;
     let text = match form {
         Form::File => {
@@ -148,6 +141,8 @@ pub(super) fn hosts(variables: &BTreeMap<String, String>) -> impl Iterator<Item 
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use crate::model::batch::Job;
 

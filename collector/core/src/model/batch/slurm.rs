@@ -1,7 +1,8 @@
 //! What Slurm tells a job by environment variables.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+
+use super::Variable;
 
 /// Slurm sets it in each job.
 pub const JOB_ID: &str = "SLURM_JOB_ID";
@@ -45,8 +46,8 @@ const VARIABLES: [&str; 22] = [
     GPUS[0],
 ];
 
-/// Reads the variables that describe an allocation. `variable` looks one up.
-pub fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> {
+/// Reads the variables that describe an allocation.
+pub fn read(variable: Variable) -> BTreeMap<String, String> {
     let text = |name: &str| Some((name.to_owned(), variable(name)?.into_string().ok()?));
     VARIABLES.into_iter().filter_map(text).collect()
 }
