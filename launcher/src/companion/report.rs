@@ -19,6 +19,7 @@ use gpu_track_collector::{bundle, read_recording};
 use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
 use crate::companion::{last, report_files, show};
 use crate::console;
+use directory::DirectoryArgs;
 use over_time::TimeArgs;
 
 /// The form for spreadsheets. Only tables have it: a report itself has none.
@@ -46,7 +47,7 @@ pub(super) struct ReportArguments {
     #[command(flatten)]
     time: TimeArgs,
     #[command(flatten)]
-    in_directory: directory::DirectoryArgs,
+    in_directory: DirectoryArgs,
     #[command(flatten)]
     places: ReportPlaces,
     #[command(flatten)]
@@ -147,19 +148,15 @@ struct View {
 
 impl View {
     /// Shows a directory of reports.
-    fn show_directory(
-        &self,
-        path: &Path,
-        options: &directory::DirectoryArgs,
-    ) -> Result<ExitCode, UsageError> {
+    fn show_directory(&self, path: &Path, options: &DirectoryArgs) -> Result<ExitCode, UsageError> {
         if self.shown == Shown::Tasks || self.time.is_any() || self.time.has_metrics() {
             let problem =
                 "is a directory of reports: --tasks, --every, --list-events and --metrics are for one run";
             return Err(UsageError::of_path(path, problem));
         }
-        check_table(&self.places, self.of_one_report)?;
+        self.check_table()?;
         self.time.check_date()?;
-        directory::show(path, options, self.time.since_date(), &self.places)
+        directory::show(path, options, self)
     }
 
     /// Shows what is asked for of a report, a tracking file, or a bundle.
@@ -180,8 +177,8 @@ impl View {
                     Err(UsageError::of_path(&path, "has no report, and so no tasks"))
                 }
                 None => {
-                    check_table(&self.places, self.of_one_report)?;
-                    over_time::of_recording(recording, &path, &self.time, &self.places)
+                    self.check_table()?;
+                    self.show_recording(recording, &path)
                 }
             };
         }
@@ -191,44 +188,81 @@ impl View {
     /// Shows what is asked for of the report `json`, which was read from `path`.
     fn show(&self, json: &str, path: &Path) -> Result<ExitCode, UsageError> {
         match self.shown {
-            Shown::Tasks => show_tasks(json, path, &self.places, self.of_one_report),
+            Shown::Tasks => self.show_tasks(json, path),
             Shown::OverTime => {
-                check_table(&self.places, self.of_one_report)?;
-                over_time::of_report(json, path, &self.time, &self.places)
+                self.check_table()?;
+                self.show_over_time(json, path)
             }
             // --metrics adds charts to the page of a report.
-            Shown::Report if self.time.has_metrics() => {
-                over_time::page_of_report(json, path, &self.time, &self.places, self.style)
-            }
+            Shown::Report if self.time.has_metrics() => self.show_page(json, path),
             Shown::Report => show::report(json, path.display(), &self.places, self.style),
         }
     }
-}
 
-/// Shows the tasks that the report `json` has, which was read from `path`.
-///
-/// # Errors
-/// If it is no report or has no tasks, or an option or a place can't be used.
-fn show_tasks(
-    json: &str,
-    path: &Path,
-    places: &ReportPlaces,
-    of_one_report: Option<&str>,
-) -> Result<ExitCode, UsageError> {
-    let report = report_files::parsed(json, path)?.report;
-    if report.tasks.is_empty() {
-        return Err(UsageError::of_path(
-            path,
-            "has no tasks: its run had none, or a version without them wrote it",
-        ));
+    /// Shows the tasks that the report `json` has, which was read from `path`.
+    ///
+    /// # Errors
+    /// If it is no report or has no tasks, or an option or a place can't be used.
+    fn show_tasks(&self, json: &str, path: &Path) -> Result<ExitCode, UsageError> {
+        let report = report_files::parsed(json, path)?.report;
+        if report.tasks.is_empty() {
+            return Err(UsageError::of_path(
+                path,
+                "has no tasks: its run had none, or a version without them wrote it",
+            ));
+        }
+        self.check_forms(&[format::TEXT_NAME, format::JSON_NAME, CSV, MARKDOWN])?;
+        self.write(|form| match form {
+            CSV => task_table::csv(&report),
+            MARKDOWN => task_table::markdown(&report),
+            format::JSON_NAME => task_table::json(&report),
+            _ => task_table::text(&report),
+        })
     }
-    check_forms(places, of_one_report, &[format::TEXT_NAME, format::JSON_NAME, CSV, MARKDOWN])?;
-    write(places, |form| match form {
-        CSV => task_table::csv(&report),
-        MARKDOWN => task_table::markdown(&report),
-        format::JSON_NAME => task_table::json(&report),
-        _ => task_table::text(&report),
-    })
+
+    /// Checks that a table of runs, points or events can be written as asked: as text, JSON or CSV.
+    ///
+    /// # Errors
+    /// As [`Self::check_forms`].
+    fn check_table(&self) -> Result<(), UsageError> {
+        self.check_forms(&[format::TEXT_NAME, format::JSON_NAME, CSV])
+    }
+
+    /// Checks that a table can be written as asked: each place has one of these forms, and no option is given that says how one report
+    /// is written.
+    ///
+    /// # Errors
+    /// If there is such an option, a place has another form, or can't be written to.
+    fn check_forms(&self, forms: &[&str]) -> Result<(), UsageError> {
+        if let Some(option) = self.of_one_report {
+            let problem = "it says how one report is written, and a table is asked for";
+            return Err(UsageError::of_option(option, problem));
+        }
+        let check = |form: &str| match forms.contains(&form) {
+            true => Ok(()),
+            false => Err(UsageError::of_option(
+                "--format",
+                format_args!("\"{form}\" is for one report: {}", one_of(forms)),
+            )),
+        };
+        if self.places.outputs.is_empty() {
+            return check(self.places.format());
+        }
+        cli::targets(&self.places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
+    }
+
+    /// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If writing fails, a line on
+    /// stderr says so, and the status is 1.
+    ///
+    /// # Errors
+    /// If a place of `-o` can't be used.
+    fn write(&self, text: impl Fn(&str) -> String) -> Result<ExitCode, UsageError> {
+        if self.places.outputs.is_empty() {
+            return Ok(console::print(&text(self.places.format())));
+        }
+        let targets = cli::targets(&self.places, &PatternValues::here())?;
+        Ok(console::write(targets.iter().map(|target| (&target.output, text(form(target))))))
+    }
 }
 
 /// Whether the names of the outputs ask for CSV: all of them, or at least one where tables are shown (`has_tables`).
@@ -238,56 +272,12 @@ fn names_csv(outputs: &[PathBuf], has_tables: bool) -> bool {
     are_all_csv || (has_tables && outputs.iter().any(is_csv))
 }
 
-/// Checks that a table of runs, points or events can be written as asked: as text, JSON or CSV.
-///
-/// # Errors
-/// As [`check_forms`].
-fn check_table(places: &ReportPlaces, of_one_report: Option<&str>) -> Result<(), UsageError> {
-    check_forms(places, of_one_report, &[format::TEXT_NAME, format::JSON_NAME, CSV])
-}
-
-/// Checks that a table can be written as asked: each place has one of these forms, and no option is given that says how one report is
-/// written (`of_one_report`).
-///
-/// # Errors
-/// If there is such an option, a place has another form, or can't be written to.
-fn check_forms(places: &ReportPlaces, of_one_report: Option<&str>, forms: &[&str]) -> Result<(), UsageError> {
-    if let Some(option) = of_one_report {
-        let problem = "it says how one report is written, and a table is asked for";
-        return Err(UsageError::of_option(option, problem));
-    }
-    let check = |form: &str| match forms.contains(&form) {
-        true => Ok(()),
-        false => Err(UsageError::of_option(
-            "--format",
-            format_args!("\"{form}\" is for one report: {}", one_of(forms)),
-        )),
-    };
-    if places.outputs.is_empty() {
-        return check(places.format());
-    }
-    cli::targets(places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
-}
-
 /// Lists forms: `text, json or csv`.
 fn one_of(forms: &[&str]) -> String {
     match forms.split_last() {
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
         None => String::new(),
     }
-}
-
-/// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If writing fails, a line on stderr
-/// says so, and the status is 1.
-///
-/// # Errors
-/// If a place of `-o` can't be used.
-fn write(places: &ReportPlaces, text: impl Fn(&str) -> String) -> Result<ExitCode, UsageError> {
-    if places.outputs.is_empty() {
-        return Ok(console::print(&text(places.format())));
-    }
-    let targets = cli::targets(places, &PatternValues::here())?;
-    Ok(console::write(targets.iter().map(|target| (&target.output, text(form(target))))))
 }
 
 /// The form in a place: CSV if its file ends in `.csv`, else the target's format.

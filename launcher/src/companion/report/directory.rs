@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use clap::Args;
 use gpu_track_collector::bundle;
@@ -15,8 +14,8 @@ use gpu_track_collector::report::study::Plan;
 use super::super::report_files;
 use super::super::report_files::MOST_FILES;
 use super::super::study::WARMUP;
-use super::CSV;
-use crate::cli::{self, ReportPlaces, UsageError};
+use super::{CSV, View};
+use crate::cli::{self, UsageError};
 use crate::console::{self, message};
 
 /// Maximum number of directories that are looked at.
@@ -33,17 +32,12 @@ pub(super) struct DirectoryArgs {
     pub(super) sort: Option<SortBy>,
 }
 
-/// Shows a table of the reports in a directory and those below it, of runs that started after `since`. A line on stderr counts the
+/// Shows a table of the reports in a directory and those below it, of runs that started after `--since`. A line on stderr counts the
 /// files that are no reports.
 ///
 /// # Errors
 /// If the directory can't be read or has no such report, or a place can't be used.
-pub(super) fn show(
-    directory: &Path,
-    args: &DirectoryArgs,
-    since: Option<SystemTime>,
-    places: &ReportPlaces,
-) -> Result<ExitCode, UsageError> {
+pub(super) fn show(directory: &Path, args: &DirectoryArgs, view: &View) -> Result<ExitCode, UsageError> {
     let problem = |problem: String| UsageError::of_path(directory, problem);
     let listed = listed(directory).map_err(|error| problem(format!("cannot be read: {error}")))?;
     let mut unreadable = Vec::new();
@@ -73,12 +67,13 @@ pub(super) fn show(
     if rows.is_empty() {
         return Err(problem("has no report in what could be read: their names end in .json".into()));
     }
+    let since = view.time.since_date();
     rows.retain(|run| since.is_none_or(|since| run.started_at >= since));
     if rows.is_empty() {
         return Err(problem("has no report of a run that started so late".into()));
     }
     runs::sort(&mut rows, args.sort.unwrap_or_default());
-    super::write(places, |form| match form {
+    view.write(|form| match form {
         format::JSON_NAME => runs::json(&rows),
         CSV => runs::csv(&rows),
         _ => runs::text(&rows, console::of_stdout().columns.into()),

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use gpu_track_collector::model::style::Style;
 use gpu_track_collector::read_metrics;
 use gpu_track_collector::report::events::{self, Event, Filter, Kind};
 use gpu_track_collector::report::format;
@@ -14,8 +13,8 @@ use gpu_track_collector::report::metrics::MetricPoints;
 use gpu_track_collector::report::over_time::{self, Clock, OverTime, Recording};
 use gpu_track_collector::report::read::{ReadReport, read as read_report};
 
-use super::CSV;
-use crate::cli::{self, PatternValues, ReportPlaces, UsageError};
+use super::{CSV, View};
+use crate::cli::{self, PatternValues, UsageError};
 use crate::companion::report_files;
 use crate::console::message;
 
@@ -141,85 +140,108 @@ impl TimeArgs {
     }
 }
 
-/// Shows the points or the events of a tracking file.
-///
-/// # Errors
-/// If the file lacks what is asked for, or a place can't be used.
-pub(super) fn of_recording(
-    recording: Recording,
-    path: &Path,
-    time: &TimeArgs,
-    places: &ReportPlaces,
-) -> Result<ExitCode, UsageError> {
-    if !time.list_events {
-        let has_report = recording.report.is_some() || recording.report_of_nodes.is_some();
-        // Neither points nor events were asked for: a report was, or CSV, which a report can't be.
-        if !time.is_any() && !has_report {
-            message(format_args!("{} has no report: these are its points", path.display()));
+impl View {
+    /// Shows the points or the events of a tracking file.
+    ///
+    /// # Errors
+    /// If the file lacks what is asked for, or a place can't be used.
+    pub(super) fn show_recording(&self, recording: Recording, path: &Path) -> Result<ExitCode, UsageError> {
+        if !self.time.list_events {
+            let has_report = recording.report.is_some() || recording.report_of_nodes.is_some();
+            // Neither points nor events were asked for: a report was, or CSV, which a report can't be.
+            if !self.time.is_any() && !has_report {
+                message(format_args!("{} has no report: these are its points", path.display()));
+            }
+            return self.show_points(recording.over_time, recording.clock, path);
         }
-        let clock = recording.clock.ok_or("has no time of day, which metrics need");
-        return show_points(recording.over_time, clock, path, time, places);
-    }
-    if recording.processes.is_none() {
-        return Err(UsageError::of_path(path, "has no events: files in .jsonl and .sqlite have"));
-    }
-    let report = recording.report.as_deref().and_then(|json| read_report(json).ok()).map(|read| read.report);
-    show_events(&events::events(&recording, report.as_ref(), &time.filter()), places)
-}
-
-/// Shows the points or the events that a report has. Of processes, it has only the command's events.
-///
-/// # Errors
-/// If `json` is no report or has no points, or a place can't be used.
-pub(super) fn of_report(
-    json: &str,
-    path: &Path,
-    time: &TimeArgs,
-    places: &ReportPlaces,
-) -> Result<ExitCode, UsageError> {
-    let report = report_files::parsed(json, path)?.report;
-    if time.list_events {
-        if report.events.is_none() {
-            message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
+        if recording.processes.is_none() {
+            return Err(UsageError::of_path(path, "has no events: files in .jsonl and .sqlite have"));
         }
-        return show_events(&events::of_report(&report, &time.filter()), places);
+        let report =
+            recording.report.as_deref().and_then(|json| read_report(json).ok()).map(|read| read.report);
+        self.show_events(&events::events(&recording, report.as_ref(), &self.time.filter()))
     }
-    let points = over_time::from_report(&report);
-    if points.is_empty() {
-        return Err(UsageError::of_path(path, "has no points: its run was not tracked"));
-    }
-    message(format_args!(
-        "the points are those of the report, each up to {:.3} s long: gpu-track-run --tf FILE.jsonl writes all samples",
-        points.longest_s()
-    ));
-    show_points(points, Ok(over_time::clock_of_report(&report)), path, time, places)
-}
 
-/// Shows the page (HTML) of a report, with charts of the metrics.
-///
-/// # Errors
-/// If `json` is no report, a file of metrics can't be read, or a place is for another form or can't be used.
-pub(super) fn page_of_report(
-    json: &str,
-    path: &Path,
-    time: &TimeArgs,
-    places: &ReportPlaces,
-    style: Style,
-) -> Result<ExitCode, UsageError> {
-    let is_page = |form: &str| form == format::HTML_NAME;
-    let targets = cli::targets(places, &PatternValues::here())?;
-    let are_pages = targets.iter().all(|target| is_page(&target.format));
-    if !are_pages {
-        return Err(UsageError::of_option(
-            "--metrics",
-            "a report has none: give --every for points, or -f html for the page",
+    /// Shows the points or the events that a report has. Of processes, it has only the command's events.
+    ///
+    /// # Errors
+    /// If `json` is no report or has no points, or a place can't be used.
+    pub(super) fn show_over_time(&self, json: &str, path: &Path) -> Result<ExitCode, UsageError> {
+        let report = report_files::parsed(json, path)?.report;
+        if self.time.list_events {
+            if report.events.is_none() {
+                message("a report has no events of processes: gpu-track-run --tf FILE.jsonl writes them");
+            }
+            return self.show_events(&events::of_report(&report, &self.time.filter()));
+        }
+        let points = over_time::from_report(&report);
+        if points.is_empty() {
+            return Err(UsageError::of_path(path, "has no points: its run was not tracked"));
+        }
+        message(format_args!(
+            "the points are those of the report, each up to {:.3} s long: gpu-track-run --tf FILE.jsonl writes all samples",
+            points.longest_s()
         ));
+        self.show_points(points, Some(over_time::clock_of_report(&report)), path)
     }
-    let ReadReport { report, note } = report_files::parsed(json, path)?;
-    note.iter().for_each(message);
-    let points = over_time::from_report(&report);
-    let metrics = read_points(&points, over_time::clock_of_report(&report), &time.metrics)?;
-    super::write(places, |_| format::page_with_metrics(&report, &style, &metrics))
+
+    /// Shows the page (HTML) of a report, with charts of the metrics.
+    ///
+    /// # Errors
+    /// If `json` is no report, a file of metrics can't be read, or a place is for another form or can't be used.
+    pub(super) fn show_page(&self, json: &str, path: &Path) -> Result<ExitCode, UsageError> {
+        let is_page = |form: &str| form == format::HTML_NAME;
+        let targets = cli::targets(&self.places, &PatternValues::here())?;
+        let are_pages = targets.iter().all(|target| is_page(&target.format));
+        if !are_pages {
+            return Err(UsageError::of_option(
+                "--metrics",
+                "a report has none: give --every for points, or -f html for the page",
+            ));
+        }
+        let ReadReport { report, note } = report_files::parsed(json, path)?;
+        note.iter().for_each(message);
+        let points = over_time::from_report(&report);
+        let metrics = read_points(&points, over_time::clock_of_report(&report), &self.time.metrics)?;
+        self.write(|_| format::page_with_metrics(&report, &self.style, &metrics))
+    }
+
+    /// Writes points to each place: one for each interval of `--every` if that is given, and with metrics if there are some. `clock`:
+    /// that of the points, which come from `path`; `None`: they tell none.
+    ///
+    /// # Errors
+    /// If there are points and metrics, and no clock, a file of metrics can't be read, or a place can't be used.
+    fn show_points(
+        &self,
+        points: OverTime,
+        clock: Option<Clock>,
+        path: &Path,
+    ) -> Result<ExitCode, UsageError> {
+        let mut points = match self.time.every {
+            Some(every) => points.every(every.as_secs_f64()),
+            None => points,
+        };
+        // A file that was just begun has no points, and may not tell its clock yet.
+        if !self.time.metrics.is_empty() && !points.is_empty() {
+            let no_clock = || UsageError::of_path(path, "has no time of day, which metrics need");
+            let clock = clock.ok_or_else(no_clock)?;
+            points = read_points(&points, clock, &self.time.metrics)?.joined(points);
+        }
+        self.write(|form| match form {
+            format::JSON_NAME => over_time::json(&points),
+            CSV => over_time::csv(&points),
+            _ => over_time::text(&points),
+        })
+    }
+
+    /// Writes events to stdout, or to each place of `-o`, in its form.
+    fn show_events(&self, events: &[Event]) -> Result<ExitCode, UsageError> {
+        self.write(|form| match form {
+            format::JSON_NAME => events::json(events),
+            CSV => events::csv(events),
+            _ => events::text(events),
+        })
+    }
 }
 
 /// Reads the metrics of `files`, and matches them with points. `clock`: that of the points. Notes go to stderr.
@@ -233,41 +255,4 @@ fn read_points(points: &OverTime, clock: Clock, files: &[PathBuf]) -> Result<Met
     }
     metrics.notes().iter().for_each(message);
     Ok(metrics)
-}
-
-/// Writes points to each place: one for each interval of `--every` if that is given, and with metrics if there are some. `clock`:
-/// that of the points, which come from `path`, or why there is none.
-///
-/// # Errors
-/// If there are points and metrics, and no clock, a file of metrics can't be read, or a place can't be used.
-fn show_points(
-    points: OverTime,
-    clock: Result<Clock, &str>,
-    path: &Path,
-    time: &TimeArgs,
-    places: &ReportPlaces,
-) -> Result<ExitCode, UsageError> {
-    let mut points = match time.every {
-        Some(every) => points.every(every.as_secs_f64()),
-        None => points,
-    };
-    // A file that was just begun has no points, and may not tell its clock yet.
-    if !time.metrics.is_empty() && !points.is_empty() {
-        let clock = clock.map_err(|problem| UsageError::of_path(path, problem))?;
-        points = read_points(&points, clock, &time.metrics)?.joined(points);
-    }
-    super::write(places, |form| match form {
-        format::JSON_NAME => over_time::json(&points),
-        CSV => over_time::csv(&points),
-        _ => over_time::text(&points),
-    })
-}
-
-/// Writes events to stdout, or to each place of `-o`, in its form.
-fn show_events(events: &[Event], places: &ReportPlaces) -> Result<ExitCode, UsageError> {
-    super::write(places, |form| match form {
-        format::JSON_NAME => events::json(events),
-        CSV => events::csv(events),
-        _ => events::text(events),
-    })
 }
