@@ -41,7 +41,8 @@ pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::{PatternValues, compact, without_patterns};
 pub(crate) use targets::{locks, number_files, targets};
-pub(crate) use tracking_files::{HeldTrackingFile, make_files_of_nodes, make_tracking_files};
+pub(crate) use tracking_files::{HeldTrackingFile, Naming, make_files_of_nodes, make_tracking_files};
+use tracking_files::{find_events, find_gpu_log, find_tracking_files};
 pub(crate) use usage_error::UsageError;
 pub(crate) use values::{Time, interval, named, one_of};
 
@@ -151,10 +152,10 @@ fn find_places(options: &mut Options, patterns: &PatternValues) -> Result<(), Us
     let of_report = PatternValues { rank_number, ..patterns.clone() };
     options.report.targets = targets(&options.places, &of_report)?;
     let Options { preparations, report, .. } = options;
-    preparations.tracking_files =
-        tracking_files::find_tracking_files(&preparations.tracking_files, report, patterns)?;
-    tracking_files::find_gpu_log(preparations, report, patterns)?;
-    tracking_files::find_events(preparations, report, patterns)
+    let naming = Naming { report, patterns };
+    preparations.tracking_files = find_tracking_files(&preparations.tracking_files, naming)?;
+    find_gpu_log(preparations, naming)?;
+    find_events(preparations, naming)
 }
 
 /// Checks and completes the options of a run: its command, or the process to attach to. Makes the directory of `--record`.

@@ -31,17 +31,22 @@ pub(crate) struct HeldTrackingFile {
     lock: Option<OutputLock>,
 }
 
+/// What the files are found by.
+#[derive(Clone, Copy)]
+pub(crate) struct Naming<'a> {
+    /// The report, whose files none of them may be.
+    pub(crate) report: &'a ReportConfig,
+    /// What patterns in their names stand for.
+    pub(crate) patterns: &'a PatternValues,
+}
+
 /// Finds the files that `--tf` names, in the given order. Refuses one without a known form, one that is no file, the report's file,
 /// and a file that two of them name.
-pub(super) fn find_tracking_files(
-    all_given: &[PathBuf],
-    report: &ReportConfig,
-    patterns: &PatternValues,
-) -> Result<Vec<PathBuf>, UsageError> {
+pub(super) fn find_tracking_files(all_given: &[PathBuf], naming: Naming) -> Result<Vec<PathBuf>, UsageError> {
     let mut paths = Vec::new();
     for given in all_given {
         check_form(given).map_err(|error| UsageError::of_file(TRACKING_OPTION, given, error))?;
-        let path = match find_output(TRACKING_OPTION, given, report, patterns)? {
+        let path = match find_output(TRACKING_OPTION, given, naming)? {
             Output::File(path) => path,
             _ => return Err(UsageError::of_file(TRACKING_OPTION, given, "is no file: give the name of one")),
         };
@@ -59,15 +64,11 @@ pub(super) fn find_tracking_files(
 
 /// Finds the output of the GPU log, if there is one, and writes it into `preparations` in place of what was given. Refuses an
 /// output that is neither a file nor stdout, and the file of a report or of `--tf`.
-pub(super) fn find_gpu_log(
-    preparations: &mut Preparations,
-    report: &ReportConfig,
-    patterns: &PatternValues,
-) -> Result<(), UsageError> {
+pub(super) fn find_gpu_log(preparations: &mut Preparations, naming: Naming) -> Result<(), UsageError> {
     let Some(trace) = &mut preparations.gpu_trace else { return Ok(()) };
     let given = trace.file.clone();
     let refused = |problem: &str| Err(UsageError::of_file(GPU_LOG_OPTION, &given, problem));
-    match find_output(GPU_LOG_OPTION, &given, report, patterns)? {
+    match find_output(GPU_LOG_OPTION, &given, naming)? {
         Output::Stdout => trace.is_stdout = true,
         Output::File(path) if preparations.tracking_files.contains(&path) => {
             return refused("is the file of --tf: give another name");
@@ -80,14 +81,10 @@ pub(super) fn find_gpu_log(
 
 /// Finds the file of `--events`, if it is given, and writes its path into `preparations`. Refuses what is no file, and the file of
 /// another output.
-pub(super) fn find_events(
-    preparations: &mut Preparations,
-    report: &ReportConfig,
-    patterns: &PatternValues,
-) -> Result<(), UsageError> {
+pub(super) fn find_events(preparations: &mut Preparations, naming: Naming) -> Result<(), UsageError> {
     let Some(given) = preparations.events.clone() else { return Ok(()) };
     let refused = |problem: &str| Err(UsageError::of_file(EVENTS_OPTION, &given, problem));
-    let Output::File(path) = find_output(EVENTS_OPTION, &given, report, patterns)? else {
+    let Output::File(path) = find_output(EVENTS_OPTION, &given, naming)? else {
         return refused("is no file: give the name of one");
     };
     let is_traced = preparations.gpu_trace.as_ref().is_some_and(|trace| trace.file == path);
@@ -100,15 +97,10 @@ pub(super) fn find_events(
 
 /// Finds the output that `given`, a value of `option`, names: its patterns are filled in, and symbolic links are resolved. Refuses
 /// one that can't be written, and a file that the report goes to.
-fn find_output(
-    option: &str,
-    given: &Path,
-    report: &ReportConfig,
-    patterns: &PatternValues,
-) -> Result<Output, UsageError> {
+fn find_output(option: &str, given: &Path, naming: Naming) -> Result<Output, UsageError> {
     let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(option, given, problem);
-    match output::output(given, patterns).map_err(|error| refused(&error))? {
-        Output::File(path) if report.files().any(|file| file == path) => {
+    match output::output(given, naming.patterns).map_err(|error| refused(&error))? {
+        Output::File(path) if naming.report.files().any(|file| file == path) => {
             Err(refused(&"is the file of the report: give another name"))
         }
         output => Ok(output),
@@ -152,15 +144,14 @@ pub(crate) fn make_tracking_files(options: &mut Options) -> Result<Vec<HeldTrack
 pub(crate) fn make_files_of_nodes(
     given: &[PathBuf],
     overwrite: bool,
-    report: &ReportConfig,
-    patterns: &PatternValues,
+    naming: Naming,
 ) -> Result<Vec<HeldTrackingFile>, UsageError> {
     if let Some(other) = given.iter().find(|path| !of_nodes::has_place(path)) {
         let problem = "has no form for several nodes: name a file that ends in .jsonl or .sqlite";
         return Err(UsageError::of_file(TRACKING_OPTION, other, problem));
     }
     let mut warnings = Vec::new();
-    let paths = find_tracking_files(given, report, patterns)?;
+    let paths = find_tracking_files(given, naming)?;
     let make = |path| lock_and_make(TRACKING_OPTION, path, overwrite, &mut warnings, TrackingFile::create);
     let held = paths.into_iter().map(make).collect::<Result<_, _>>()?;
     warnings.iter().for_each(message);

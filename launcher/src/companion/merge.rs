@@ -22,7 +22,7 @@ use gpu_track_collector::tracking::{TrackingFile, of_nodes};
 use gpu_track_collector::{output_at, write_report};
 
 use super::report_files;
-use crate::cli::{self, PatternValues, ReportArgs, ReportPlaces, UsageError};
+use crate::cli::{self, Naming, PatternValues, ReportArgs, ReportPlaces, UsageError};
 use crate::companion::show;
 use crate::console::message;
 
@@ -69,7 +69,8 @@ pub(super) fn serve(arguments: MergeArguments) -> Result<ExitCode, UsageError> {
     let (style, targets): (Style, _) = (config.style, &config.targets);
     let outputs: Vec<&Path> = config.files().collect();
     let files = files(&paths, &outputs)?;
-    let tracking = cli::make_files_of_nodes(&tracking_files, overwrite, &config, &patterns)?;
+    let naming = Naming { report: &config, patterns: &patterns };
+    let tracking = cli::make_files_of_nodes(&tracking_files, overwrite, naming)?;
     let MergedReport { report, ranks } =
         merged(&files, &clock_offsets).map_err(|files| no_report(&paths, &files))?;
     if let Some(files) = report.merged.as_ref().map(|merged| &merged.files)
