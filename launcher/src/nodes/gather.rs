@@ -18,7 +18,6 @@ use gpu_track_collector::{ProcRoot, write_everywhere};
 use serde::Deserialize;
 
 use super::batch_job::BatchJob;
-use super::carriers::Carriers;
 use super::directory::{Absence, NodeDirectory, prefix_of_host};
 use super::step::{Step, Told};
 use super::{Joinable, Joined, NodeRun, Stage};
@@ -139,7 +138,7 @@ impl NodeRun {
             Config { report: self.report.clone(), ..config::from_options(options, &ProcRoot::default()) };
         let Some(mut merged) = report_of_all(&joined.directory, &reports) else { return };
         let has_left = told.as_ref().is_some_and(|told| !told.left.is_empty());
-        joined.note_missing_nodes(&self.carriers, self.job.as_ref(), &mut merged.report, told);
+        joined.note_missing_nodes(&self, &mut merged.report, told);
         let is_written = write(&config, &merged);
         // `tracking` has the files of --trace-gpu and --events, too, which have other forms.
         let of_run = |file: &&TrackingFile| options.tracking.tracking_files.contains(&file.target());
@@ -161,32 +160,40 @@ impl NodeRun {
     }
 }
 
+/// The hosts that ssh was to reach with an agent, and of which there are fewer reports than calls. `reports`: the names of their files.
+fn hosts_without_report(reports: &[String], elsewhere: &[StartedElsewhere]) -> Vec<String> {
+    let by_agents = elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Host && entry.in_tree > 0);
+    let of_hosts = by_agents.filter_map(|entry| Some((entry.target.clone()?, entry.count)));
+    let count = |host: &str| reports.iter().filter(|name| name.starts_with(&prefix_of_host(host))).count();
+    of_hosts.filter(|(host, calls)| (count(host) as u64) < *calls).map(|(host, _)| host).collect()
+}
+
 /// What is said of nodes without a report.
 struct Places {
     /// Where their reports are, or may be.
     left: Vec<LeftReport>,
     /// Why there are none.
     untracked: Vec<(String, String)>,
+    /// The hosts on which a batch system was to start agents one by one, and of which there is no report.
+    silent: Vec<String>,
+    /// How many reports of other nodes there are.
+    others: usize,
 }
 
 impl Joined {
     /// Notes in the report of all nodes why nodes have none, or where their reports are. `told`: what the agents of a batch job have told;
     /// `None`: the batch system has started none. An agent that an MPI launcher has started can't tell that it does not see the directory. So each
     /// node without a report, on which an agent was to start, may have left one.
-    fn note_missing_nodes(
-        &self,
-        carriers: &Carriers,
-        job: Option<&BatchJob>,
-        report: &mut Report,
-        told: Option<Told>,
-    ) {
-        let has_step = told.is_some();
+    fn note_missing_nodes(&self, run: &NodeRun, report: &mut Report, told: Option<Told>) {
+        let (carriers, job, has_step) = (&run.carriers, run.job.as_ref(), told.is_some());
         let Told { mut left, absences } = told.unwrap_or_default();
+        let reports = self.directory.reports().unwrap_or_default();
+        let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let reports: Vec<String> = reports.iter().map(name).collect();
         let program = carriers.program().display().to_string();
         let absences = absences.into_iter().chain(self.directory.absences());
         let mut untracked: Vec<(String, String)> =
             absences.map(|(node, absence)| (node, absence_text(absence, &program))).collect();
-        let name = self.name();
         let missing = report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Node);
         for entry in missing.filter(|_| !has_step) {
             let node = entry.target.clone().unwrap_or_else(|| "nodes of srun".to_owned());
@@ -194,8 +201,7 @@ impl Joined {
                 continue;
             }
             if entry.is_tracked {
-                let path = format!("{HOME_STATE}/{name}");
-                left.push(LeftReport { node, path, is_certain: false });
+                left.push(self.may_be_left(node));
             } else if entry.program == "srun" {
                 untracked.push((node, format!("Slurm started no agents: {}", self.no_step)));
             } else {
@@ -204,59 +210,39 @@ impl Joined {
                 untracked.push((node, format!("The MPI launcher started no agent there: {why}")));
             }
         }
-        let lost = self.hosts_without_report(&report.coverage.elsewhere);
-        let silent = job.map(|job| self.others_without_report(job)).unwrap_or_default();
+        let lost = hosts_without_report(&reports, &report.coverage.elsewhere);
+        let hosts = job.iter().flat_map(|job| &job.others).map(|other| &other.host);
+        let is_silent = |host: &&String| !reports.iter().any(|name| short(name) == short(host));
+        let silent: Vec<String> = hosts.filter(is_silent).cloned().collect();
         let starter = job.map_or("ssh", |job| job.system.name);
         if let Some(first) = lost.first().or(silent.first()) {
             note_unknown_hints(report, format!("what {starter} started on {first} is not in this report"));
         }
         for node in lost.into_iter().filter(|node| untracked.iter().all(|(known, _)| known != node)) {
-            left.push(LeftReport { path: format!("{HOME_STATE}/{name}"), node, is_certain: false });
+            left.push(self.may_be_left(node));
         }
-        let mut places = Places { left, untracked };
+        let mut places = Places { left, untracked, silent, others: reports.len().saturating_sub(1) };
         if let Some(job) = job {
-            self.note_nodes_of_job(job, report, has_step, silent, &mut places);
+            self.note_nodes_of_job(job, report, has_step, &mut places);
         }
-        let Places { left, untracked } = places;
+        let Places { left, untracked, .. } = places;
         if !left.is_empty() {
             note_left_reports(report, left, &self.directory.path().display().to_string(), &program);
         }
         note_untracked_nodes(report, &untracked);
     }
 
-    /// The hosts that ssh was to reach with an agent, and of which there are fewer reports than calls.
-    fn hosts_without_report(&self, elsewhere: &[StartedElsewhere]) -> Vec<String> {
-        let reports = self.directory.reports().unwrap_or_default();
-        let is_of = |path: &&PathBuf, host: &str| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&prefix_of_host(host))
-        };
-        let by_agents =
-            elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Host && entry.in_tree > 0);
-        let of_hosts = by_agents.filter_map(|entry| Some((entry.target.clone()?, entry.count)));
-        of_hosts
-            .filter(|(host, calls)| (reports.iter().filter(|path| is_of(path, host)).count() as u64) < *calls)
-            .map(|(host, _)| host)
-            .collect()
-    }
-
-    /// Notes which other nodes of a batch job have no report: the hosts in `silent`, and those without a name. `has_step`: agents were
+    /// Notes which other nodes of a batch job have no report: the silent hosts, and those without a name. `has_step`: agents were
     /// started.
-    fn note_nodes_of_job(
-        &self,
-        job: &BatchJob,
-        report: &mut Report,
-        has_step: bool,
-        silent: Vec<String>,
-        places: &mut Places,
-    ) {
+    fn note_nodes_of_job(&self, job: &BatchJob, report: &mut Report, has_step: bool, places: &mut Places) {
         let why = if has_step {
             "Their agents left no report".to_owned()
         } else {
             format!("{} started no agents: {}", job.system.name, self.no_step)
         };
-        let said = places.left.len() + places.untracked.len();
-        let unnamed = self.unnamed_without_report(job, has_step, said);
+        // Those that have a report, or are named otherwise.
+        let known = places.others + places.left.len() + places.untracked.len();
+        let unnamed = job.unnamed(has_step).saturating_sub(known) as u64;
         if unnamed > 0 {
             let none = Nodes { unseen: 0, unseen_names: Vec::new() };
             report.coverage.nodes.get_or_insert(none).unseen += unnamed;
@@ -264,42 +250,22 @@ impl Joined {
             places.untracked.push((format!("{unnamed} of the job's nodes"), why.clone()));
         }
         let is_known = |known: &str, node: &str| short(known) == short(node);
-        for node in silent {
+        for node in std::mem::take(&mut places.silent) {
             note_unseen(report, &node);
             let is_said = places.untracked.iter().any(|(known, _)| is_known(known, &node))
                 || places.left.iter().any(|left| is_known(&left.node, &node));
             match has_step {
                 _ if is_said => {}
-                true => places.left.push(LeftReport {
-                    path: format!("{HOME_STATE}/{}", self.name()),
-                    node,
-                    is_certain: false,
-                }),
+                true => places.left.push(self.may_be_left(node)),
                 false => places.untracked.push((node, why.clone())),
             }
         }
     }
 
-    /// The name of the nodes' directory.
-    fn name(&self) -> String {
-        self.directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// The hosts that agents were to be started on one by one, and of which there is no report.
-    fn others_without_report(&self, job: &BatchJob) -> Vec<String> {
-        let reports = self.directory.reports().unwrap_or_default();
-        let is_of = |path: &PathBuf, host: &str| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            short(&name) == short(host)
-        };
-        let others = job.others.iter().map(|other| other.host.clone());
-        others.filter(|host| !reports.iter().any(|path| is_of(path, host))).collect()
-    }
-
-    /// How many other nodes of a job have no report, if their names are not known. `said`: how many are named otherwise.
-    fn unnamed_without_report(&self, job: &BatchJob, has_step: bool, said: usize) -> u64 {
-        let others = self.directory.reports().map_or(0, |reports| reports.len().saturating_sub(1));
-        job.unnamed(has_step).saturating_sub(others + said) as u64
+    /// The report that an agent on this node may have left there.
+    fn may_be_left(&self, node: String) -> LeftReport {
+        let name = self.directory.path().file_name().unwrap_or_default().to_string_lossy();
+        LeftReport { path: format!("{HOME_STATE}/{name}"), node, is_certain: false }
     }
 
     /// Ends the agents that a batch system has started; others end with their daemon. Then waits until each report in the directory is

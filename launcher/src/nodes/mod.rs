@@ -377,21 +377,19 @@ impl NodeRun {
             merger,
             _membership: membership,
         };
-        let started = self.job.as_mut().zip(self.inherited).map(|(job, inherited)| {
+        let mut problem = None;
+        if let Some((job, inherited)) = self.job.as_mut().zip(self.inherited) {
             job.tasks = tasks.unwrap_or(job.tasks);
             let segment = segment.named().path();
             let agent = self.carriers.agent(Some(segment));
-            let started = Step::start(job, segment, &agent, joined.directory.path(), inherited);
-            started.map_err(|error| format!("{}: {error}", job.system.program))
-        });
-        let problem = match started.transpose() {
-            Ok(started) => {
-                self.starters.extend(started.as_ref().map(|(_, starter)| *starter));
-                joined.step = started.map(|(step, _)| step);
-                None
+            match Step::start(job, segment, &agent, joined.directory.path(), inherited) {
+                Ok((step, starter)) => {
+                    joined.step = Some(step);
+                    self.starters.push(starter);
+                }
+                Err(error) => problem = Some(format!("{}: {error}", job.system.program)),
             }
-            Err(problem) => Some(problem),
-        };
+        }
         self.stage = Stage::Joined(joined);
         if let Some(problem) = problem {
             self.has_no_step(problem);
