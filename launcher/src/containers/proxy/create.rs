@@ -49,63 +49,57 @@ pub(super) enum Outcome {
     Lost,
 }
 
-impl Outcome {
-    fn original(why: NotTracked) -> Self {
-        Self::Original(Some(why))
-    }
-}
-
 impl Editor {
     /// Has the daemon create the container with the edits, if that can be done.
     /// `client`: its process, if that is known.
     pub(super) fn create(&self, request: &CreateRequest, client: Option<i32>) -> Outcome {
-        let Some(mut body) = json::parse(&request.body) else {
-            return Outcome::original(NotTracked::Unusual);
-        };
+        self.create_edited(request, client).unwrap_or_else(Outcome::Original)
+    }
+
+    /// Does what [`Self::create`] does. The error is that of [`Outcome::Original`].
+    fn create_edited(
+        &self,
+        request: &CreateRequest,
+        client: Option<i32>,
+    ) -> Result<Outcome, Option<NotTracked>> {
+        let mut body = json::parse(&request.body).ok_or(NotTracked::Unusual)?;
         let [_, target, _] = &request.head.first;
-        let image = match check(&body, target) {
-            Ok(image) => image.to_owned(),
-            Err(why) => return Outcome::original(why),
-        };
+        let image = check(&body, target)?.to_owned();
         if client.is_some_and(only_creates) {
-            return Outcome::original(NotTracked::Detached);
+            return Err(Some(NotTracked::Detached));
         }
         if let Some(why) = self.daemon_refusal() {
-            return Outcome::original(why);
+            return Err(Some(why));
         }
         let found = match daemon::get(&self.socket, &format!("/images/{image}/json")) {
             Some(reply) if reply.status == 200 => reply.json(),
             // The client loads the image, and asks again.
-            Some(Reply { status: 404, .. }) => return Outcome::Original(None),
+            Some(Reply { status: 404, .. }) => return Err(None),
             _ => None,
         };
-        let Some(found) = found else { return Outcome::original(NotTracked::DaemonUnknown) };
+        let found = found.ok_or(NotTracked::DaemonUnknown)?;
         if found.get("Os") != Some(&json!("linux"))
             || found.get("Architecture") != Some(&json!(architecture()))
         {
-            return Outcome::original(NotTracked::Platform);
+            return Err(Some(NotTracked::Platform));
         }
         let of_image = variable(found.pointer("/Config/Env"), ENV_PRELOAD).unwrap_or_default();
-        let Some(()) = edit(&mut body, &self.shim, &self.segment, &of_image) else {
-            return Outcome::original(NotTracked::Unusual);
-        };
-        let Ok(body) = serde_json::to_vec(&body) else { return Outcome::original(NotTracked::Unusual) };
+        edit(&mut body, &self.shim, &self.segment, &of_image).ok_or(NotTracked::Unusual)?;
+        let body = serde_json::to_vec(&body).map_err(|_| NotTracked::Unusual)?;
         let edited = [request.head.with_length(body.len()), body].concat();
         match daemon::send(&self.socket, &edited) {
             Ok(reply) if reply.status == 201 => {
                 let id = reply.json().and_then(|json| Some(json.get("Id")?.as_str()?.to_owned()));
                 let is_last = reply.is_last || request.head.is_last();
-                Outcome::Created { reply: reply.bytes, id, is_last }
+                Ok(Outcome::Created { reply: reply.bytes, id, is_last })
             }
             // It may refuse the original, too: that is for the client to see.
-            Ok(Reply { status: 404 | 409, .. }) => Outcome::Original(None),
-            Ok(_) | Err(NoReply::NotAsked) => Outcome::original(NotTracked::Refused),
-            Err(NoReply::Lost) => Outcome::Lost,
+            Ok(Reply { status: 404 | 409, .. }) => Err(None),
+            Ok(_) | Err(NoReply::NotAsked) => Err(Some(NotTracked::Refused)),
+            Err(NoReply::Lost) => Ok(Outcome::Lost),
         }
     }
-}
 
-impl Editor {
     /// Mounts the daemon's socket in place of the proxy's, as a container that is to use docker names it by DOCKER_HOST.
     pub(super) fn name_daemon(&self, request: &mut CreateRequest) {
         let name = self.of_proxy.file_name().unwrap_or_default().as_bytes();

@@ -28,6 +28,15 @@ impl<'de> Deserialize<'de> for Unique {
 
 struct UniqueVisitor;
 
+/// Reads values that are neither lists nor objects.
+macro_rules! scalars {
+    ($($visit:ident: $kind:ty),+) => {
+        $(fn $visit<E>(self, value: $kind) -> Result<Unique, E> {
+            Ok(Unique(value.into()))
+        })+
+    };
+}
+
 impl<'de> Visitor<'de> for UniqueVisitor {
     type Value = Unique;
 
@@ -39,25 +48,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         Ok(Unique(Value::Null))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
+    scalars!(visit_bool: bool, visit_u64: u64, visit_i64: i64, visit_f64: f64, visit_str: &str);
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Unique, A::Error> {
         let mut all = Vec::new();
