@@ -22,13 +22,7 @@ use crate::run::config;
 /// If the file can't be written.
 pub(super) fn write(directory: &NodeDirectory, report: &ReportConfig) -> io::Result<()> {
     let targets = report.targets.iter().filter(|target| target.output.file().is_some()).cloned().collect();
-    let joint = JointReport {
-        directory: directory.path().to_owned(),
-        prefix: String::new(),
-        targets,
-        keep: None,
-        is_temporary: false,
-    };
+    let joint = JointReport { directory: directory.path().to_owned(), targets, ..JointReport::default() };
     let noted = ReportConfig { joint: Some(joint), keep: None, ..report.clone() };
     fs::write(directory.path().join(NOTE), serde_json::to_vec(&noted)?)
 }

@@ -207,7 +207,7 @@ pub enum OtherNodes {
 
 /// The one report of several ranks or nodes. Ranks are processes of an MPI job or Slurm step. Each has a launcher and a report of its
 /// own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JointReport {
     /// The directory of the ranks' or nodes' reports.
     #[serde(serialize_with = "path_to_bytes", deserialize_with = "path_from_bytes")]
@@ -295,10 +295,8 @@ impl ReportConfig {
         self.node_part = Some(NodePart { is_agent: false, clock_ahead_s, ready_s: None, directory: path });
         self.targets.retain(|target| target.output.file().is_some());
         let targets = self.targets.clone();
-        let is_temporary = false;
         // It makes the report of all nodes if the launcher is gone.
-        self.joint =
-            Some(JointReport { directory, prefix: String::new(), targets, keep: None, is_temporary });
+        self.joint = Some(JointReport { directory, targets, ..JointReport::default() });
         self.targets.push(place);
         self.keep = None;
     }
