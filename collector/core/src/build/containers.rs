@@ -3,7 +3,6 @@
 //! A name, an id or a project of docker compose makes it certain. Otherwise the containers of the call's image that were created
 //! while its client ran are matched: those of other users of the daemon can be among them.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Inputs;
@@ -61,8 +60,7 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
     for (at, candidates) in &mut matched {
         let call = calls[*at];
         let like = inputs.run.containers.of_daemon(call.daemon).filter(|seen| is_like(seen, call));
-        let is_free = |id: &&str| claims.get(id).is_none_or(|claim| claim.call.act == Act::Exec);
-        candidates.extend(like.map(|seen| seen.id.as_str()).filter(is_free));
+        candidates.extend(like.map(|seen| seen.id.as_str()).filter(|id| is_free(&claims, id)));
         if candidates.is_empty() {
             unseen[*at] = Some(if inputs.run.containers.are_full() {
                 format!("the daemon told of more than {MOST_CONTAINERS} containers")
@@ -80,12 +78,8 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
         let is_one_project = calls[*at].act == Act::Compose && projects.collect::<BTreeSet<_>>().len() == 1;
         let among = (*calls_of_group, if is_one_project { 1 } else { all.len() });
         for id in candidates {
-            let claim = Claim { call: calls[*at], certainty: ContainerCertainty::Matched, among };
-            match claims.entry(id) {
-                // Of a container that a call of the tree has started, all counts, and not only a `docker exec` in it.
-                Entry::Occupied(mut known) if known.get().call.act == Act::Exec => _ = known.insert(claim),
-                Entry::Occupied(_) => {}
-                Entry::Vacant(free) => _ = free.insert(claim),
+            if is_free(&claims, id) {
+                claims.insert(id, Claim { call: calls[*at], certainty: ContainerCertainty::Matched, among });
             }
         }
     }
@@ -93,15 +87,8 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
     let asked: BTreeMap<&str, ContainerCall> =
         of_proxy.iter().map(|(id, client)| (id.as_str(), ContainerCall::of_client(client))).collect();
     for (id, call) in &asked {
-        let claim = Claim { call, certainty: ContainerCertainty::Certain, among: (1, 1) };
-        match claims.entry(id) {
-            Entry::Occupied(mut known) if known.get().call.act != Act::Exec => {
-                let call = known.get().call;
-                known.insert(Claim { call, ..claim });
-            }
-            Entry::Occupied(mut known) => _ = known.insert(claim),
-            Entry::Vacant(free) => _ = free.insert(claim),
-        }
+        let call = if is_free(&claims, id) { call } else { claims[id].call };
+        claims.insert(id, Claim { call, certainty: ContainerCertainty::Certain, among: (1, 1) });
     }
     let places = calls.iter().zip(unseen).enumerate().map(|(at, (call, unseen))| {
         let own = claims.iter().filter(|(_, claim)| std::ptr::eq(claim.call, *call)).map(|(id, _)| *id);
@@ -120,6 +107,11 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
     let mut list: Vec<ContainerUsage> = seen.map(|(seen, claim)| usage(inputs, seen, claim)).collect();
     list.order_by(|a, b| f64::total_cmp(&a.start_s.unwrap_or(f64::MAX), &b.start_s.unwrap_or(f64::MAX)));
     Found { list, places }
+}
+
+/// Whether a call that has started this container can claim it: of such a container all counts, and not only a `docker exec` in it.
+fn is_free(claims: &BTreeMap<&str, Claim>, id: &str) -> bool {
+    claims.get(id).is_none_or(|claim| claim.call.act == Act::Exec)
 }
 
 /// How many calls could be matched with each other's containers, and these.
@@ -334,21 +326,13 @@ mod tests {
             id: digit.repeat(64),
             name: format!("name_{digit}"),
             image: image.to_owned(),
-            compose: None,
-            cidfile: None,
             created_ns,
             started_ns,
             ended_ns,
             exit_code: Some(3),
-            is_oom_killed: None,
-            last_started_ns: None,
             cpu_us: Some(1_500_000),
-            earlier_cpu_us: 0,
             peak_bytes: Some(4096),
-            is_lower_bound: false,
-            missing: None,
-            execs: None,
-            applied_ns: Vec::new(),
+            ..Default::default()
         }
     }
 

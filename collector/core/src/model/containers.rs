@@ -103,7 +103,7 @@ impl WantedContainers {
 }
 
 /// A container, as the events of its daemon and the files of its cgroup show it. Times are CLOCK_MONOTONIC nanoseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSeen {
     /// Its daemon.
     pub daemon: ContainerDaemon,

@@ -72,20 +72,7 @@ impl Followed {
             name: event.name.clone(),
             image: event.image.clone(),
             compose: event.compose.clone(),
-            cidfile: None,
-            created_ns: None,
-            started_ns: None,
-            ended_ns: None,
-            exit_code: None,
-            last_started_ns: None,
-            is_oom_killed: None,
-            cpu_us: None,
-            earlier_cpu_us: 0,
-            peak_bytes: None,
-            is_lower_bound: false,
-            missing: None,
-            execs: None,
-            applied_ns: Vec::new(),
+            ..Default::default()
         })
     }
 
