@@ -117,15 +117,10 @@ pub(super) fn report(report: &Report, file: Option<&Path>) -> String {
 
 /// Adds how far the run is, and how it ended.
 fn run(metrics: &mut Metrics, report: &Report) {
-    let stage = match report.stage {
-        Stage::SoFar => "so_far",
-        Stage::Over => "final",
-        Stage::Recovered => "recovered",
-    };
     let started_s = report.started_at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
     metrics.add(
         ("stage", Gauge, "1: so_far (it runs), final, or recovered (it was killed as a whole)."),
-        [(Some(("stage", stage)), Some(1.0))],
+        [(Some(("stage", report.stage.name())), Some(1.0))],
     );
     metrics.add_one(("start_time_seconds", Gauge, "Start of the command since the epoch."), started_s);
     metrics.add_one(

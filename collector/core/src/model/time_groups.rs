@@ -25,14 +25,11 @@ named! {
 
 impl TimeGroup {
     /// Its name in text.
-    pub const fn label(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
-            Self::Computing => "computing",
             Self::WaitingForCore => "waiting for a core",
-            Self::Storage => "storage",
-            Self::Network => "network",
-            Self::Locks => "locks",
             Self::Other => "other waits",
+            group => group.name(),
         }
     }
 }

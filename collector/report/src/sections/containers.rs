@@ -83,13 +83,7 @@ fn title(container: &ContainerUsage) -> String {
 }
 
 fn certainty(container: &ContainerUsage) -> &'static str {
-    if container.in_tree {
-        return "in the tree";
-    }
-    match container.certainty {
-        ContainerCertainty::Certain => "certain",
-        ContainerCertainty::Matched => "matched",
-    }
+    if container.in_tree { "in the tree" } else { container.certainty.name() }
 }
 
 #[cfg(test)]

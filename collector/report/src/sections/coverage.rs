@@ -1,7 +1,7 @@
 //! How the figures are known, where not all of them are exact.
 
 use crate::document::Section;
-use crate::model::report::{Coverage, ElsewhereKind, LeftReport, OtherUser, StartedElsewhere};
+use crate::model::report::{Coverage, LeftReport, OtherUser, StartedElsewhere};
 
 /// Names the place of a report that stayed on its node: `n2:/path`.
 fn place_of_left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
@@ -11,15 +11,7 @@ fn place_of_left(LeftReport { node, path, is_certain }: &LeftReport) -> String {
 /// Says what was started elsewhere, and how often: `docker: container alpine, 2 times`.
 fn started(entry: &StartedElsewhere) -> String {
     let StartedElsewhere { kind, program, target, count, followed, in_tree, reason, is_tracked } = entry;
-    let kind = match kind {
-        ElsewhereKind::Container => "container",
-        ElsewhereKind::Host => "host",
-        ElsewhereKind::Unit => "unit",
-        ElsewhereKind::Pod => "pod",
-        ElsewhereKind::Daemon => "daemon",
-        ElsewhereKind::Job => "job",
-        ElsewhereKind::Node => "node",
-    };
+    let kind = kind.name();
     let target = target.as_ref().map(|target| format!(" {target}")).unwrap_or_default();
     let times = if *count == 1 { String::new() } else { format!(", {count} times") };
     let tracked = if *is_tracked { ", with a report of its own" } else { "" };

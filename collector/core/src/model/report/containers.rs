@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named;
+
 /// What a container used that a call of the tree had a daemon run, by its cgroup.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -37,13 +39,13 @@ pub struct ContainerUsage {
     pub node: Option<String>,
 }
 
-/// How a container is known to be of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerCertainty {
-    /// By a name or an id.
-    Certain,
-    /// By image and time.
-    Matched,
+named! {
+    /// How a container is known to be of a call.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum ContainerCertainty {
+        /// By a name or an id.
+        Certain = "certain",
+        /// By image and time.
+        Matched = "matched",
+    }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named;
+
 /// How many processes are known from which source, and what was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -86,25 +88,25 @@ pub struct StartedElsewhere {
     pub is_tracked: bool,
 }
 
-/// What runs work that was started elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ElsewhereKind {
-    /// A container's daemon.
-    Container,
-    /// Another host.
-    Host,
-    /// systemd.
-    Unit,
-    /// Kubernetes.
-    Pod,
-    /// A batch system or atd.
-    Job,
-    /// Another node, for an MPI launcher or Slurm.
-    Node,
-    /// A daemon of this machine that was there before: sccache's.
-    Daemon,
+named! {
+    /// What runs work that was started elsewhere.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum ElsewhereKind {
+        /// A container's daemon.
+        Container = "container",
+        /// Another host.
+        Host = "host",
+        /// systemd.
+        Unit = "unit",
+        /// Kubernetes.
+        Pod = "pod",
+        /// A batch system or atd.
+        Job = "job",
+        /// Another node, for an MPI launcher or Slurm.
+        Node = "node",
+        /// A daemon of this machine that was there before: sccache's.
+        Daemon = "daemon",
+    }
 }
 
 /// Processes of another user.

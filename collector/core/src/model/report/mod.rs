@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alert::Events;
 use super::groups::Groups;
+use crate::named;
 pub use alerts::AlertUse;
 pub use allowed::{Allowed, Cgroup, Limit, SoftHard};
 pub use attached::AttachedTo;
@@ -237,19 +238,19 @@ impl Ending {
     }
 }
 
-/// How far a run is when its report is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// The command runs.
-    #[default]
-    SoFar,
-    /// The run is over.
-    #[serde(rename = "final")]
-    Over,
-    /// Launcher and collector were killed; this is what they left.
-    Recovered,
+named! {
+    /// How far a run is when its report is made.
+    #[derive(Default)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum Stage {
+        /// The command runs.
+        #[default]
+        SoFar = "so_far",
+        /// The run is over.
+        Over = "final",
+        /// Launcher and collector were killed; this is what they left.
+        Recovered = "recovered",
+    }
 }
 
 /// The machine.
