@@ -531,9 +531,7 @@ impl HeldThread {
     fn new(tid: u32, is_counted_before: bool, read_ns: u64) -> Self {
         Self { tid, is_counted_before, files: None, times: None, read_ns, recent_ns: 0, does: None }
     }
-}
 
-impl HeldThread {
     /// Whether it waits for something outside of its process that can come at any time. Threads of its process that wait on a futex wait for
     /// it: it is the worker of a pool, or an event loop.
     fn waits_for_others(&self) -> bool {

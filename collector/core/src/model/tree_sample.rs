@@ -341,7 +341,7 @@ impl<T: Copy + Ord> Span<T> {
 }
 
 /// The larger of two figures, or the one that is known. `None`: neither is.
-pub(crate) fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+pub fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 

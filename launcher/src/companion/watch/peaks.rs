@@ -1,6 +1,7 @@
 //! The largest figures that were seen. The largest RAM is not here: the run itself keeps it.
 
 use gpu_track_collector::model::gpu::gpu_figure::GpuFigure;
+use gpu_track_collector::model::tree_sample::larger;
 
 use super::gpus::{Gpu, gpu_sums};
 
@@ -18,25 +19,20 @@ pub(super) struct Peaks {
 impl Peaks {
     /// Raises each figure to that of `other`, where that is larger.
     pub(super) fn raise(&mut self, other: &Self) {
-        self.cpu_percent = largest(self.cpu_percent, other.cpu_percent);
-        self.gpu_busy_percent = largest(self.gpu_busy_percent, other.gpu_busy_percent);
+        self.cpu_percent = larger(self.cpu_percent, other.cpu_percent);
+        self.gpu_busy_percent = larger(self.gpu_busy_percent, other.gpu_busy_percent);
         self.gpu_run_bytes = self.gpu_run_bytes.max(other.gpu_run_bytes);
     }
 
     /// Raises the figures of GPUs to what these show together.
     pub(super) fn raise_gpus(&mut self, gpus: &[Gpu]) {
         let sums = gpu_sums(gpus);
-        self.gpu_busy_percent = largest(self.gpu_busy_percent, sums.figures[GpuFigure::Utilization]);
+        self.gpu_busy_percent = larger(self.gpu_busy_percent, sums.figures[GpuFigure::Utilization]);
         self.gpu_run_bytes = self.gpu_run_bytes.max(sums.run_bytes());
     }
 
     /// Raises the largest CPU utilization to `percent` (100: one core). `None` changes nothing.
     pub(super) fn raise_cpu(&mut self, percent: Option<f64>) {
-        self.cpu_percent = largest(self.cpu_percent, percent);
+        self.cpu_percent = larger(self.cpu_percent, percent);
     }
-}
-
-/// The larger of two values that may be unknown. `None`: both are.
-fn largest(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::max)
 }

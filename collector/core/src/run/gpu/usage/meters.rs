@@ -324,9 +324,7 @@ impl ThrottleTimes {
     pub(crate) fn measured_s(&self) -> Option<f64> {
         (self.measured_ns > 0).then(|| seconds(self.measured_ns))
     }
-}
 
-impl ThrottleTimes {
     /// The mean clock of the processors while a reason applied, MHz. `None`: not known.
     pub(crate) fn clock_mhz(&self, reason: &str) -> Option<f64> {
         self.clocks_mhz.get(reason).and_then(StretchMeter::mean)
