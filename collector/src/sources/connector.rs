@@ -47,15 +47,14 @@ const EXIT_STATUS: usize = DATA + 8;
 
 /// Parses a netlink message. `None`: the message is cut short, or is no fork, exec or exit.
 pub fn parse(message: &[u8]) -> Option<KernelEvent> {
-    let word = |at: usize| Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?));
-    let time = message.get(TIME..TIME + 8)?.try_into().ok()?;
+    let word = |at: usize| netlink::u32_at(message, at);
     let (pid, what) = match word(EVENT)? {
         PROC_EVENT_FORK => (word(CHILD_TGID)?, What::Fork { parent: word(PARENT_TGID)? }),
         PROC_EVENT_EXEC => (word(EXEC_TGID)?, What::Exec),
         PROC_EVENT_EXIT => (word(EXIT_TGID)?, What::Exit { status: word(EXIT_STATUS)?.cast_signed() }),
         _ => return None,
     };
-    Some(KernelEvent { at_ns: u64::from_ne_bytes(time), pid, what })
+    Some(KernelEvent { at_ns: netlink::u64_at(message, TIME)?, pid, what })
 }
 
 /// Requested size of the receive buffer.

@@ -135,15 +135,11 @@ impl StateFile {
     /// zeros.
     fn slots<const N: usize>(&self, begin: u64, from: u64) -> Vec<[u32; N]> {
         let mut slots = Vec::new();
-        let mut bytes = vec![0; size_of::<[u32; N]>()];
-        let mut at = begin + from * bytes.len() as u64;
-        while self.file.read_exact_at(&mut bytes, at).is_ok() && bytes.iter().any(|byte| *byte != 0) {
-            let mut slot = [0; N];
-            for (word, bytes) in slot.iter_mut().zip(bytes.chunks_exact(4)) {
-                *word = u32::from_ne_bytes(bytes.try_into().unwrap_or_default());
-            }
-            slots.push(slot);
-            at += bytes.len() as u64;
+        let mut words = [[0; 4]; N];
+        let mut at = begin + from * size_of_val(&words) as u64;
+        while self.file.read_exact_at(words.as_flattened_mut(), at).is_ok() && words != [[0; 4]; N] {
+            slots.push(words.map(u32::from_ne_bytes));
+            at += size_of_val(&words) as u64;
         }
         slots
     }
@@ -180,7 +176,7 @@ impl StateFile {
 
     /// Loads the newest complete snapshot. Returns its sequence number and the state. `None`: there is none, or it is damaged.
     pub fn load<T: DeserializeOwned>(&self) -> Option<(u64, T)> {
-        let (_, newest) = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?.0, at))).max()?;
+        let (_, newest) = SNAPSHOTS.into_iter().filter_map(|at| Some((self.head(at)?[0], at))).max()?;
         let (sequence, body) = self.read_part(newest)?;
         Some((sequence, postcard::from_bytes(&body).ok()?))
     }
@@ -190,10 +186,8 @@ impl StateFile {
     /// # Errors
     /// If there is no space.
     pub(crate) fn write_outgoing(&self, at: u64, body: &[u8]) -> io::Result<u64> {
-        let mut entry = Vec::with_capacity(OUTGOING_HEAD + body.len());
-        entry.extend((body.len() as u64).to_ne_bytes());
-        entry.extend(checksum(body).to_ne_bytes());
-        entry.extend(body);
+        let head = [body.len() as u64, checksum(body)].map(u64::to_ne_bytes);
+        let entry = [head.as_flattened(), body].concat();
         self.file.write_all_at(&entry, OUTGOING + at)?;
         Ok(at + entry.len() as u64)
     }
@@ -203,9 +197,7 @@ impl StateFile {
     pub(crate) fn read_outgoing(&self, mut at: u64) -> (Vec<Vec<u8>>, u64) {
         let most = self.allocated_bytes().unwrap_or(0);
         let mut entries = Vec::new();
-        let mut head = [0; OUTGOING_HEAD];
-        while self.file.read_exact_at(&mut head, OUTGOING + at).is_ok() {
-            let (length, sum) = (number_at(&head, 0), number_at(&head, 8));
+        while let Some([length, sum]) = self.numbers(OUTGOING + at) {
             // A damaged head can claim any length.
             let mut body = vec![0; usize::try_from(length.min(most)).unwrap_or(0)];
             let is_read = self.file.read_exact_at(&mut body, OUTGOING + at + OUTGOING_HEAD as u64).is_ok();
@@ -259,7 +251,7 @@ impl StateFile {
 
     /// The sequence number of the newest snapshot, valid or not. `None`: there is none.
     pub(crate) fn newest_snapshot(&self) -> Option<u64> {
-        SNAPSHOTS.into_iter().filter_map(|at| Some(self.head(at)?.0)).max()
+        SNAPSHOTS.into_iter().filter_map(|at| Some(self.head(at)?[0])).max()
     }
 
     /// Whether there is a snapshot, valid or not.
@@ -277,16 +269,13 @@ impl StateFile {
     fn write_part(&self, at: u64, sequence: u64, body: &[u8]) -> io::Result<()> {
         self.file.write_all_at(&[0; HEAD], at)?;
         self.file.write_all_at(body, at + HEAD as u64)?;
-        let mut head = [0; HEAD];
-        for (bytes, number) in head.chunks_exact_mut(8).zip([sequence, body.len() as u64, checksum(body)]) {
-            bytes.copy_from_slice(&number.to_ne_bytes());
-        }
-        self.file.write_all_at(&head, at)
+        let head = [sequence, body.len() as u64, checksum(body)].map(u64::to_ne_bytes);
+        self.file.write_all_at(head.as_flattened(), at)
     }
 
     /// Reads sequence and body of the part that begins at byte `at`. `None`: it was not written, or is damaged.
     fn read_part(&self, at: u64) -> Option<(u64, Vec<u8>)> {
-        let (sequence, length, sum) = self.head(at)?;
+        let [sequence, length, sum] = self.head(at)?;
         // A damaged head can claim any length. No part is longer than the space that the file takes.
         if length > self.allocated_bytes()? {
             return None;
@@ -298,18 +287,16 @@ impl StateFile {
 
     /// Reads the head of the part that begins at byte `at`: sequence, length and checksum. `None`: it was not written, or not
     /// completely.
-    fn head(&self, at: u64) -> Option<(u64, u64, u64)> {
-        let mut head = [0; HEAD];
-        self.file.read_exact_at(&mut head, at).ok()?;
-        let (sequence, length, sum) = (number_at(&head, 0), number_at(&head, 8), number_at(&head, 16));
-        (sequence > 0).then_some((sequence, length, sum))
+    fn head(&self, at: u64) -> Option<[u64; 3]> {
+        self.numbers(at).filter(|[sequence, _, _]| *sequence > 0)
     }
-}
 
-/// Reads the number at byte `at` of a head.
-fn number_at(head: &[u8], at: usize) -> u64 {
-    let bytes = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-    u64::from_ne_bytes(bytes.unwrap_or_default())
+    /// Reads the numbers of a head that begins at byte `at`. `None`: the file ends before.
+    fn numbers<const N: usize>(&self, at: u64) -> Option<[u64; N]> {
+        let mut numbers = [[0; 8]; N];
+        self.file.read_exact_at(numbers.as_flattened_mut(), at).ok()?;
+        Some(numbers.map(u64::from_ne_bytes))
+    }
 }
 
 /// A checksum that is the same in every process of one version.

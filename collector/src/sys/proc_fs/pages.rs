@@ -55,8 +55,8 @@ impl PageMap {
             }
             let offset = (addresses.start + at) / self.page_bytes * ENTRY;
             self.file.read_exact_at(entries, offset).ok()?;
-            for entry in entries.chunks_exact(ENTRY as usize) {
-                let entry = u64::from_ne_bytes(entry.try_into().ok()?);
+            for entry in entries.as_chunks().0 {
+                let entry = u64::from_ne_bytes(*entry);
                 if entry & PRESENT != 0 && entry & OF_FILE != 0 {
                     add_page(&mut pieces, at, self.page_bytes);
                 }
