@@ -120,13 +120,10 @@ pub struct Filter {
 /// The events of a tracking file in the order of their times. `report`: the report in the file, if there is one.
 pub fn events(recording: &Recording, report: Option<&Report>, filter: &Filter) -> Vec<Event> {
     let at_s = |ns: u64| ns.saturating_sub(recording.start_ns) as f64 / NS_PER_S;
-    let mut all = Vec::new();
-    for process in recording.processes.iter().flatten() {
-        all.extend(start_and_end(process, at_s));
-    }
-    for &(ns, bytes) in &recording.revisions {
-        all.push(new_event(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes)));
-    }
+    let of_processes = recording.processes.iter().flatten().flat_map(|process| start_and_end(process, at_s));
+    let revision =
+        |&(ns, bytes): &(u64, u64)| new_event(Kind::Recorded(Recorded::Revision), at_s(ns), Some(bytes));
+    let mut all: Vec<Event> = of_processes.chain(recording.revisions.iter().map(revision)).collect();
     if let Some(report) = report {
         all.extend(peak(report));
         // The file tells the start of each process, so the start of the command would be there twice.

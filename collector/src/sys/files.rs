@@ -38,12 +38,8 @@ pub(crate) fn open_directory(at: impl AsFd, path: impl Arg) -> io::Result<File> 
 /// # Errors
 /// If the directory can't be read.
 pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| name != "." && name != "..");
-    Ok(names)
+    let names = Dir::read_from(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.filter(|name| !matches!(name.as_deref(), Ok("." | ".."))).collect()
 }
 
 /// Copies a range of bytes to the same place of another file. Stops after `most` bytes, or up to a chunk later. Holes stay holes.

@@ -75,12 +75,9 @@ const RESTARTS: &str = "SLURM_RESTART_COUNT";
 /// The ids of the job that this rank belongs to, joined by dots. `way`: the way in which the ranks were started, as an index of what
 /// [`rank::ranks`] returns. `None`: one id is not set.
 fn job_of_ranks(way: usize, variable: &impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
-    let mut ids = Vec::new();
-    for name in rank::job_variables(way) {
-        ids.push(variable(name).filter(|id| !id.is_empty())?);
-    }
-    ids.push(variable(RESTARTS).unwrap_or_default());
-    Some(ids.join(OsStr::new(".")))
+    let ids = rank::job_variables(way).map(|name| variable(name).filter(|id| !id.is_empty()));
+    let restarts = variable(RESTARTS).unwrap_or_default();
+    Some(ids.chain([Some(restarts)]).collect::<Option<Vec<_>>>()?.join(OsStr::new(".")))
 }
 
 /// Why no report can be written to a file.

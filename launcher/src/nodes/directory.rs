@@ -287,10 +287,8 @@ impl NodeDirectory {
             // An error leaves an empty file with a hidden name.
             let _ = fs::remove_file(&probe);
         }
-        let mut reports = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            reports.push(entry?.path());
-        }
+        let mut reports =
+            fs::read_dir(&self.path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         reports.retain(|path| is_report(path));
         reports.sort();
         Ok(reports)
