@@ -135,22 +135,23 @@ fn way((name, runs): RunsOfWay) -> Way {
 
 /// Compares the commands that used most CPU time.
 fn commands(ways: &[RunsOfWay]) -> Vec<CommandMetrics> {
+    let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
     let compared =
         |command: &str| CommandMetrics { command: command.into(), metrics: command_metrics(ways, command) };
-    heaviest_commands(ways).into_iter().map(compared).collect()
+    heaviest(all.map(|usage| (usage.command.as_str(), usage.cpu_s)), MAX_COMMANDS).map(compared).collect()
 }
 
-/// The names of the [`MAX_COMMANDS`] commands with the most CPU time in a single run of any way, the heaviest first.
-fn heaviest_commands<'a>(ways: &'a [RunsOfWay]) -> Vec<&'a str> {
-    let mut most_cpu_s: BTreeMap<&str, f64> = BTreeMap::new();
-    let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.processes.by_command));
-    for usage in all {
-        let cpu_s = most_cpu_s.entry(&usage.command).or_default();
-        *cpu_s = cpu_s.max(usage.cpu_s.unwrap_or(0.0));
+/// The `most` names with the most CPU time in a single run of any way, the heaviest first. `used`: the CPU time of each name in each
+/// run, seconds.
+fn heaviest<N: Ord>(used: impl Iterator<Item = (N, Option<f64>)>, most: usize) -> impl Iterator<Item = N> {
+    let mut most_cpu_s: BTreeMap<N, f64> = BTreeMap::new();
+    for (name, cpu_s) in used {
+        let most_s = most_cpu_s.entry(name).or_default();
+        *most_s = most_s.max(cpu_s.unwrap_or(0.0));
     }
-    let mut most_cpu_s: Vec<(&str, f64)> = most_cpu_s.into_iter().collect();
+    let mut most_cpu_s: Vec<(N, f64)> = most_cpu_s.into_iter().collect();
     most_cpu_s.order_by(|(_, a), (_, b)| b.total_cmp(a));
-    most_cpu_s.into_iter().take(MAX_COMMANDS).map(|(command, _)| command).collect()
+    most_cpu_s.into_iter().take(most).map(|(name, _)| name)
 }
 
 /// The number of a command's processes, their CPU time and peak RSS in each way. A run without the command counts as 0

@@ -1,26 +1,16 @@
 //! The tasks of several runs, compared by kind and name.
 
-use std::collections::BTreeMap;
-
-use super::{RunsOfWay, TaskMetrics, metric};
+use super::{RunsOfWay, TaskMetrics, heaviest, metric};
 use crate::model::report::{Report, TaskUsage};
-use crate::model::sorting::Sorting;
 
 /// Tasks that are compared one by one: those with most CPU time.
 const MAX_TASKS: usize = 20;
 
 /// Compares the tasks that used most CPU time.
 pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
-    let mut most_cpu_s: BTreeMap<String, f64> = BTreeMap::new();
-    let reports = ways.iter().flat_map(|(_, runs)| runs.iter().map(|run| &run.report));
-    for task in reports.flat_map(|report| &report.tasks).filter(|task| task.is_task()) {
-        let cpu_s = most_cpu_s.entry(task.title()).or_default();
-        *cpu_s = cpu_s.max(task.cpu_s.unwrap_or(0.0));
-    }
-    let mut heaviest: Vec<(String, f64)> = most_cpu_s.into_iter().collect();
-    heaviest.order_by(|(_, a), (_, b)| b.total_cmp(a));
-    heaviest.truncate(MAX_TASKS);
-    let compared = |(task, _): (String, f64)| {
+    let all = ways.iter().flat_map(|(_, runs)| runs.iter().flat_map(|run| &run.report.tasks));
+    let used = all.filter(|task| task.is_task()).map(|task| (task.title(), task.cpu_s));
+    let compared = |task: String| {
         let of_task = |name, unit, value: fn(&[&TaskUsage]) -> Option<f64>| {
             metric(ways, name, unit, |report| value(&named(report, &task)).filter(|value| value.is_finite()))
         };
@@ -33,7 +23,7 @@ pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
         ];
         TaskMetrics { task, metrics }
     };
-    heaviest.into_iter().map(compared).collect()
+    heaviest(used, MAX_TASKS).map(compared).collect()
 }
 
 /// A figure of these tasks together. `None`: there are none, or that of one is unknown.
