@@ -187,11 +187,8 @@ impl IoUsage {
     fn sum(&mut self, targets: &[IoTarget], by_process: &mut CallsReading) -> Option<Io> {
         // The launcher comes first, as the parent of all. A process that is reaped during the reading is then missing, and the
         // next reading has it in its parent's I/O. In the other order it would count twice.
-        let launcher = match self.launcher_pid {
-            Some(pid) => Some(self.files.read(&self.root, pid, Whose::Process).ok()?),
-            None => None,
-        };
         let Self { root, files, .. } = self;
+        let launcher = self.launcher_pid.map(|pid| files.read(root, pid, Whose::Process)).transpose().ok()?;
         let others = targets.iter().filter_map(|target| files.read_target(root, target, by_process));
         launcher.into_iter().chain(others).reduce(|sum, one| Io {
             read: sum.read.saturating_add(one.read),

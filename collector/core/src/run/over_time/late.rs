@@ -19,12 +19,8 @@ pub(crate) struct LateUse {
 
 /// What the intervals of a sample tell of the time before its window.
 pub(in crate::run) fn late_uses(sample: &Sample) -> Vec<LateUse> {
-    let mut late = Vec::new();
-    for interval in &sample.intervals {
-        late.extend(ram(interval, sample.from_ns));
-        late.extend(cpu(interval, sample.from_ns));
-    }
-    late
+    let parts = sample.intervals.iter().flat_map(|one| [ram(one, sample.from_ns), cpu(one, sample.from_ns)]);
+    parts.flatten().collect()
 }
 
 /// The part of an interval's RAM over time that is before `until_ns`, CLOCK_MONOTONIC nanoseconds. `None`: there is none,

@@ -39,14 +39,9 @@ impl Heaviest {
 
     /// Lists each process once: most CPU time first, then peak RSS, then GPU memory.
     pub(crate) fn list(&self) -> Vec<&ProcessSummary> {
-        let mut list = Vec::new();
         let mut listed = HashSet::new();
-        for (_, process) in self.by_cpu.iter().chain(&self.by_peak).chain(&self.on_gpus) {
-            if listed.insert(process.ids.id) {
-                list.push(process);
-            }
-        }
-        list
+        let all = self.by_cpu.iter().chain(&self.by_peak).chain(&self.on_gpus).map(|(_, process)| process);
+        all.filter(|process| listed.insert(process.ids.id)).collect()
     }
 }
 
