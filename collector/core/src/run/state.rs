@@ -447,20 +447,18 @@ impl RunState {
 
     /// Applies what /proc showed of a process: its pid in its own namespace, whose memory it has, and its program.
     fn apply_program(&mut self, seen: &ProgramSeen) {
-        if let Some(key) = seen.inner {
-            self.tree.found_inside(seen.id, key);
-        }
+        let id = seen.inner.map_or(seen.id, |key| self.tree.found_inside(seen.id, key));
         // If the process had ended by then, /proc no longer shows its memory.
         if let Some((memory, at_ns)) = seen.memory.filter(|_| !seen.program.is_over()) {
-            self.tree.set_unreported_image(seen.id, memory, at_ns);
+            self.tree.set_unreported_image(id, memory, at_ns);
         }
         if let Some(args) = &seen.program.args {
             self.tree.wanted_containers.note(args);
         }
-        self.tree.set_program(seen.id, seen.program.clone());
+        self.tree.set_program(id, seen.program.clone());
         // The program is not requested again, until the time for its START record is over.
         if seen.is_answer {
-            self.tree.program_was_read(seen.id);
+            self.tree.program_was_read(id);
         }
     }
 

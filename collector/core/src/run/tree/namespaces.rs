@@ -13,6 +13,7 @@
 
 use super::ancestry::ReplacedAncestors;
 use super::namespace::{ForkNumber, PidNumber};
+use super::process::Ancestry;
 use super::{Image, Key, Parent, Process, ProcessId, Tree};
 
 /// What a record says of a process that may be known from the connector alone. The record is from another pid namespace
@@ -229,17 +230,21 @@ impl Tree {
 
     /// Applies the pid inside that /proc showed for a process that may be known from the connector alone. If the tree has a live
     /// process of that pid, which records alone have reported, both are the same process. The entry of the records stays, and `id` is forgotten.
-    pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) {
+    /// Returns the id of the entry that stays.
+    pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) -> ProcessId {
         let own_ns = self.context.pid_ns;
-        let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return };
-        let host_pid = process.ids.key.pid;
-        let known = self.youngest_alive(key).filter(|known| *known != id);
-        let Some(known) = known else { return self.set_pid_inside(id, key) };
+        let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return id };
+        let (host_pid, seen) = (process.ids.key.pid, process.ancestry.clone());
+        let Some(known) = self.youngest_alive(key).filter(|known| *known != id) else {
+            self.set_pid_inside(id, key);
+            return id;
+        };
         // If it has a host pid, its records were matched with another process.
         if self.processes.get(&known).is_none_or(|process| process.ids.host_pid.is_some()) {
-            return;
+            return id;
         }
         self.forget(id);
+        self.take_ancestry(known, &seen);
         let is_child = |process: &&mut Process| process.ancestry.parent == Parent::Known(id);
         for process in self.processes.values_mut().filter(is_child) {
             process.ancestry.parent = Parent::Known(known);
@@ -247,5 +252,21 @@ impl Tree {
         let nearest = self.uninstrumented_ancestor(Parent::Known(known));
         self.replace_uninstrumented_ancestors(&ReplacedAncestors::from_iter([(id, nearest)]));
         self.set_host_pid(known, host_pid);
+        known
+    }
+
+    /// Gives a process what the connector had told of its ancestry under another id (`seen`). Its records may have named a parent that is
+    /// not known inside.
+    fn take_ancestry(&mut self, id: ProcessId, seen: &Ancestry) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let ancestry = &mut process.ancestry;
+        ancestry.has_children |= seen.has_children;
+        ancestry.is_watched |= seen.is_watched;
+        if ancestry.parent == Parent::Unknown && seen.parent != Parent::Unknown {
+            ancestry.parent = seen.parent;
+            ancestry.uninstrumented_ancestor = seen.uninstrumented_ancestor;
+            self.by_state.unparented.remove(&id);
+            self.inherit_task(id);
+        }
     }
 }

@@ -322,12 +322,17 @@ fn proc_joins_connector_and_record_of_one_process() {
     run.kernel_fork(501, 500).kernel_fork(502, 501);
     let (forked, child) = (run.id(501), run.id(502));
     assert_eq!(run.tree.counts().created, 5);
-    run.tree.found_inside(forked, Key { pid_ns: INSIDE, pid: 2 });
+    let kept = run.tree.found_inside(forked, Key { pid_ns: INSIDE, pid: 2 });
     let known = run.id(501);
+    assert_eq!(kept, known);
     assert_ne!(known, forked);
     assert_eq!((run.tree.counts().created, outside_of(&run, 2)), (4, Some(501)));
     let ancestry = &run.tree.get_mut(child).unwrap().ancestry;
-    assert_eq!((ancestry.parent, ancestry.uninstrumented_ancestor), (Parent::Known(known), Some(known)));
+    assert_eq!((ancestry.parent, ancestry.uninstrumented_ancestor), (Parent::Known(known), None));
+    // The record's parent is not known inside; the connector's is.
+    let outer = run.id(500);
+    let ancestry = &run.tree.get_mut(known).unwrap().ancestry;
+    assert_eq!((ancestry.parent, ancestry.has_children), (Parent::Known(outer), true));
 }
 
 /// A child inside that a scan found before the events up to then were applied.
