@@ -155,9 +155,7 @@ impl Readers {
             let answer = match request {
                 Request::ReadProgram(target, question) => {
                     let seen = program::read(&self.root, &target, question, clock::monotonic_ns());
-                    if run.has_connector()
-                        && program::is_uninstrumented(&self.root, target.pid, &seen.program)
-                    {
+                    if run.has_connector() && program::is_uninstrumented(&seen.program) {
                         // No record will tell of the program's exit, but the kernel's account will.
                         self.accounts.ask(now_ns);
                     }

@@ -2,7 +2,6 @@
 //! process has.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::geteuid;
@@ -75,9 +74,8 @@ fn program(root: &ProcRoot, pid: u32) -> (Program, Option<Key>) {
 
 /// Whether a program is known to write no records. Static programs don't load the shim, and in another user's program the shim
 /// may not open the segment.
-pub fn is_uninstrumented(root: &ProcRoot, pid: u32, program: &Program) -> bool {
-    let user = || root.path(pid, "").metadata().ok().map(|directory| directory.uid());
-    program.static_executable.is_some() || user().is_some_and(|user| user != geteuid().as_raw())
+pub fn is_uninstrumented(program: &Program) -> bool {
+    program.static_executable.is_some() || program.other_user.is_some()
 }
 
 /// Whether an ELF file has no program interpreter, so that no dynamic loader reads LD_PRELOAD for it. `None`: the file can't be

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Inputs;
-use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures, is_start_of_id, plain_image};
+use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures, plain_image};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
 use crate::model::sorting::Sorting;
 use crate::run::elsewhere::ContainerPlace;
@@ -156,8 +156,7 @@ fn is_during(call: &ContainerCall, at_ns: Option<u64>) -> bool {
 
 /// Whether the arguments of the call name this container, and what the call does was done to it meanwhile.
 fn is_named_by(seen: &ContainerSeen, call: &ContainerCall) -> bool {
-    let is_target =
-        || call.targets.iter().any(|target| *target == seen.name || is_start_of_id(target, &seen.id));
+    let is_target = || call.targets.iter().any(|target| seen.is_called(target));
     let is_of_project = || match (&seen.compose, &call.project) {
         (Some((project, _)), Some(wanted)) => project == wanted,
         _ => false,

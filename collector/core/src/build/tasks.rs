@@ -7,15 +7,14 @@ use gpu_track_abi::record::Usage;
 use super::Inputs;
 use crate::model::ids::TaskId;
 use crate::model::quality::Quality;
-use crate::model::report::{Coverage, Exit, NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW};
+use crate::model::report::{
+    Coverage, Exit, MOST_TASKS, NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW,
+};
 use crate::model::sorting::Sorting;
 use crate::model::tree_sample::IoBytes;
 use crate::run::task_summary::{self, is_begun_once_a_try};
 use crate::run::task_totals::TaskTotals;
 use crate::run::tree::task_table::TaskEntry;
-
-/// Maximum number of tasks with an entry of their own: those with most CPU time, that of the tasks in them included.
-const MOST_TASKS: usize = 300;
 
 /// The parts of a run of which a task has its share.
 struct OfRun<'a> {

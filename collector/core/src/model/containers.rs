@@ -42,7 +42,7 @@ impl ContainerWish {
     pub fn means(&self, seen: &ContainerSeen) -> bool {
         match self {
             Self::All => true,
-            Self::Named(word) => *word == seen.name || is_start_of_id(word, &seen.id),
+            Self::Named(word) => seen.is_called(word),
             Self::Image(image) => plain_image(&seen.image) == plain_image(image),
             Self::Compose(None) => seen.compose.is_some(),
             Self::Compose(Some(wanted)) => {
@@ -52,9 +52,12 @@ impl ContainerWish {
     }
 }
 
-/// Whether a word is the beginning of an id. Clients take shorter beginnings, too. Those would match containers of others too often.
-pub(crate) fn is_start_of_id(word: &str, id: &str) -> bool {
-    word.len() >= 4 && id.starts_with(word)
+impl ContainerSeen {
+    /// Whether a word is its name, or the beginning of its id. Clients take shorter beginnings, too. Those would match containers of others
+    /// too often.
+    pub(crate) fn is_called(&self, word: &str) -> bool {
+        word == self.name || (word.len() >= 4 && self.id.starts_with(word))
+    }
 }
 
 /// The name of an image without what stands for the default registry and tag, which podman adds.

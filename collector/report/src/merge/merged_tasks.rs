@@ -3,11 +3,8 @@
 use std::cmp::Reverse;
 
 use super::head::cut;
-use crate::model::report::{OTHER_TASKS, Report, TaskIo, TaskUsage, WORKFLOW};
+use crate::model::report::{MOST_TASKS, OTHER_TASKS, Report, TaskIo, TaskUsage, WORKFLOW};
 use crate::model::sorting::Sorting;
-
-/// How many tasks are listed: as many as in the report of one node.
-const LISTED: usize = 300;
 
 /// The tasks so far.
 #[derive(Debug, Default)]
@@ -49,7 +46,7 @@ impl MergedTasks {
         // With the tasks in them: so the tasks around one that stays do, too. These have lower numbers.
         let cpu_s = |task: &TaskUsage| task.with_nested.map_or(task.cpu_s, |all| all.cpu_s);
         self.heaviest.order_by_key(|task| (most_first(cpu_s(task)), task.id));
-        for rest in self.heaviest.drain(self.heaviest.len().min(LISTED)..) {
+        for rest in self.heaviest.drain(self.heaviest.len().min(MOST_TASKS)..) {
             add_to(&mut self.others, 1, OTHER_TASKS, &rest);
         }
     }
@@ -147,7 +144,7 @@ mod tests {
         let mut report = fixtures::full();
         let [mut rule, job, rest] = <[TaskUsage; 3]>::try_from(fixtures::tasks()).unwrap();
         rule.cpu_s = Some(0.0);
-        let jobs = (0..LISTED as u32).map(|at| TaskUsage { id: 4 + at, parent: None, ..job.clone() });
+        let jobs = (0..MOST_TASKS as u32).map(|at| TaskUsage { id: 4 + at, parent: None, ..job.clone() });
         report.tasks = jobs.collect();
         let others = TaskUsage { id: 1, name: OTHER_TASKS.into(), tasks: Some(40), ..rest.clone() };
         report.tasks.extend([rule, job, others, rest]);
@@ -158,6 +155,9 @@ mod tests {
         let list = merged.list();
         let ids: Vec<u32> = list.iter().map(|task| task.id).collect();
         assert!(list.iter().filter_map(|task| task.parent).all(|parent| ids.contains(&parent)));
-        assert_eq!((list.len(), list[LISTED].tasks), (LISTED + 2, Some(2 * 40 + LISTED as u64 + 4)));
+        assert_eq!(
+            (list.len(), list[MOST_TASKS].tasks),
+            (MOST_TASKS + 2, Some(2 * 40 + MOST_TASKS as u64 + 4))
+        );
     }
 }

@@ -71,7 +71,7 @@ pub use series::{
     CommandSeries, Directory, FileSystemSeries, GpuSeries, IoTracks, OtherCommandSeries, Series, SetTracks,
     Track,
 };
-pub use tasks::{NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW, task_count};
+pub use tasks::{MOST_TASKS, NestedTasks, OTHER_TASKS, TaskIo, TaskUsage, WORKFLOW, task_count};
 pub use time_spent::{
     CommandShare, CommandTime, GpuTime, SpecialVerdict, StateTime, ThreadTime, TimeSpent, TimeState, Verdict,
     VerdictKind,

@@ -10,6 +10,8 @@ use crate::model::quality::Quality;
 pub const WORKFLOW: &str = "(workflow)";
 /// The name of the tasks without an entry of their own.
 pub const OTHER_TASKS: &str = "(others)";
+/// Maximum number of tasks with an entry of their own: those with most CPU time, that of the tasks in them included.
+pub const MOST_TASKS: usize = 300;
 
 /// What the processes of one task used, without those of the tasks within it. The sums over all entries are those of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
