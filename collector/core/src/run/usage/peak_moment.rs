@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::report::{CommandHolders, Holder, OtherHolders};
 use crate::model::sorting::Sorting;
 use crate::run::sampling::{Held, Sample};
-use crate::run::tree::{Contribution, LiveInterval, Process, ProcessId, Tree};
+use crate::run::tree::{Contribution, LiveInterval, Process, Tree};
 
 use super::tolerance::is_private_known;
 
@@ -88,18 +88,15 @@ impl PeakHolders {
         // A process can have several intervals: its life, the memory of each of its programs, and what it held for a moment. Its life
         // has the name of its last program. So that all of them count for one command, they get the name of the program that held
         // most.
-        let mut programs: FxHashMap<ProcessId, &LiveInterval> = FxHashMap::default();
-        for interval in intervals {
-            let most = programs.entry(interval.id).or_insert(interval);
-            if (!most.is_process, most.memory.added_bytes)
-                < (!interval.is_process, interval.memory.added_bytes)
-            {
-                *most = interval;
+        let mut by_process = intervals.to_vec();
+        by_process.order_by_key(|interval| {
+            (interval.id, interval.is_process, Reverse(interval.memory.added_bytes))
+        });
+        for of_process in by_process.chunk_by(|a, b| a.id == b.id) {
+            for interval in of_process {
+                let bytes = interval.memory.added_bytes;
+                commands.add(&of_process[0].command, interval.is_process.into(), bytes);
             }
-        }
-        for interval in intervals {
-            let name = &programs[&interval.id].command;
-            commands.add(name, interval.is_process.into(), interval.memory.added_bytes);
         }
         commands.into_holders(with_memory_of_intervals(steady.largest.clone(), intervals))
     }
