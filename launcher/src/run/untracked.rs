@@ -1,6 +1,7 @@
 //! The account of a run that no collector tracks: what the launcher itself knows as the command's parent.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -164,19 +165,19 @@ impl Account for Untracked {
         self.known.left = Self::children_left();
         let (config, known) = (self.config.clone(), std::mem::take(&mut self.known));
         let report = untracked(&config, &known);
+        let work = Arc::new(move || write(&config, &report));
         let (done, is_done) = channel::<()>();
-        // The thread works on copies: if it can't be started, this thread writes the report. When it ends, it drops `done`, which ends
-        // the wait below.
+        // When the thread ends, it drops `done`, which ends the wait below.
         let writer = std::thread::Builder::new().spawn({
-            let (config, report) = (config.clone(), report.clone());
+            let work = Arc::clone(&work);
             move || {
-                write(&config, &report);
+                work();
                 drop(done);
             }
         });
         if writer.is_err() {
             // No thread could be started: a limit of processes or of memory.
-            write(&config, &report);
+            work();
             return Ok(());
         }
         let mut end_requests = 0;
