@@ -111,10 +111,10 @@ fn remove_earlier(report: &ReportConfig) {
     }
 }
 
-/// Writes the report of all ranks or nodes if no other member of the run is left to do so. A collector calls this, or an agent. `lock`:
+/// Writes the report of all ranks or nodes if no other member of the run is left to do so. A collector calls this. `lock`:
 /// what ranks share; `None`: this is a node's collector, which is no member so far.
 pub(crate) fn make(config: &Config, lock: Option<OwnedFd>) {
-    let is_agent = lock.is_some();
+    let is_agent = config.report.node_part.as_ref().is_some_and(|part| part.is_agent);
     let joined = || NodeDirectory::local(&config.report.joint.as_ref()?.directory).ok()?.member();
     if let Some(lock) = lock.or_else(joined) {
         conclude(config, lock.as_fd(), is_agent);
@@ -122,8 +122,8 @@ pub(crate) fn make(config: &Config, lock: Option<OwnedFd>) {
 }
 
 /// Writes the report of all ranks if no other rank is left to do so. Ranks that come and go while it is made leave the report to this
-/// process. So it is made again if reports have changed, at most [`MOST_ROUNDS`] times.
-fn conclude(config: &Config, lock: BorrowedFd, is_agent: bool) {
+/// process. So it is made again if reports have changed, at most [`MOST_ROUNDS`] times. `is_agent`: this is an agent on another node.
+pub(super) fn conclude(config: &Config, lock: BorrowedFd, is_agent: bool) {
     let Some(joint) = &config.report.joint else { return };
     let Ok(directory) = NodeDirectory::local(&joint.directory) else { return };
     let mut made_of = None;
@@ -160,7 +160,7 @@ fn reports_of(directory: &NodeDirectory, prefix: &str) -> Vec<(PathBuf, Option<S
 }
 
 /// Merges these reports, and writes the result to the places of the joint report, except for files that another run writes to.
-/// Returns whether the report is written, and has all ranks. `is_agent`: this is an agent on another node.
+/// Returns whether the report is written, and has all ranks. `is_agent`: see [`conclude`].
 fn write(
     config: &Config,
     joint: &JointReport,

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use gpu_track_collector::ProcRoot;
@@ -47,7 +47,7 @@ impl AgentPlace {
     pub(crate) fn conclude(self, options: &Options) {
         if let Some(report) = read(self.directory.path()) {
             let config = Config { report, ..config::from_options(options, &ProcRoot::default()) };
-            joint_report::make(&config, Some(self.lock));
+            joint_report::conclude(&config, self.lock.as_fd(), true);
         }
     }
 }

@@ -119,9 +119,15 @@ impl Database {
         self.0[table].as_array().map_or(&[], Vec::as_slice)
     }
 
+    /// A column of which values may be null.
+    pub fn known(&self, table: &str, name: &str) -> Vec<Option<f64>> {
+        self.rows(table).iter().map(|row| row[name].as_f64()).collect()
+    }
+
     /// A column.
     pub fn column(&self, table: &str, name: &str) -> Vec<f64> {
-        self.rows(table).iter().map(|row| row[name].as_f64().unwrap()).collect()
+        let number = |row: &Value| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        self.rows(table).iter().map(number).collect()
     }
 
     /// Keys of the rows of `data`, CLOCK_MONOTONIC nanoseconds.
