@@ -234,7 +234,7 @@ impl Tree {
     pub(crate) fn found_inside(&mut self, id: ProcessId, key: Key) -> ProcessId {
         let own_ns = self.context.pid_ns;
         let Some(process) = self.processes.get(&id).filter(|p| p.ids.key.pid_ns == own_ns) else { return id };
-        let (host_pid, seen) = (process.ids.key.pid, process.ancestry.clone());
+        let (host_pid, seen) = (process.ids.key.pid, process.ancestry);
         let Some(known) = self.youngest_alive(key).filter(|known| *known != id) else {
             self.set_pid_inside(id, key);
             return id;
