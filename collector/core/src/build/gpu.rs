@@ -393,12 +393,12 @@ fn accounted_bytes(gpu: &DeviceUsage) -> u64 {
 }
 
 /// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. If the
-/// counter stood still, was reset, stepped back, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
+/// counter stood still, was reset, stepped back or jumped, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
 fn power_of(gpu: &DeviceUsage) -> GpuPower {
     let energy_j = gpu.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(gpu));
     let energy_span_s = energy_span_s(gpu);
     let energy = gpu.counters.get(&Figure::Energy);
-    let is_whole = energy.is_some_and(|counter| counter.restarts == 0 && counter.steps_back == 0);
+    let is_whole = energy.is_some_and(|counter| counter.restarts + counter.steps_back + counter.jumps == 0);
     let is_long = |s: f64| s >= LEAST_ENERGY_SPAN_S;
     let counted = energy_j.zip(energy_span_s).filter(|(j, s)| is_whole && *j > 0.0 && is_long(*s));
     let gauge = gpu.gauges.get(&Figure::Power);

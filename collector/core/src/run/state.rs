@@ -320,7 +320,7 @@ impl RunState {
             Observation::ConnectorAbsent(reason) => self.health.connector.absent = Some(reason.clone()),
             Observation::RecordsDamaged(damage) => self.health.damage = *damage,
             Observation::Unread(unread) => self.health.unread = *unread,
-            Observation::GpuBackends(is_any) => self.gpu.is_active = *is_any,
+            Observation::GpuBackends(is_any) => self.gpu.begin(*is_any),
             // The readings of GPUs that follow name pids, which are resolved by the processes of now.
             Observation::GpuTick => self.gpu.remember_processes(&self.tree),
             Observation::Gpu(observation) => {

@@ -170,7 +170,13 @@ fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
             times(counter.steps_back)
         )
     });
-    reset.into_iter().chain(stepped)
+    let jumped = counter.filter(|counter| counter.jumps > 0).map(|counter| {
+        format!(
+            "The energy counter of {id} jumped ahead {} by more than a GPU can use: the energy between the two readings is missing.",
+            times(counter.jumps)
+        )
+    });
+    reset.into_iter().chain(stepped).chain(jumped)
 }
 
 /// Warns of figures that could not be read for a while, in a line for each figure and reason. What was used meanwhile may exceed
@@ -236,11 +242,13 @@ const SHORT: [Counted; 3] = [
 /// Warns of such a figure that is known for a part of the run only (`run_s` seconds). Its first reading comes when the driver answers,
 /// and its last one before the run's end. Time in which the driver refused it has a warning of its own ([`unread_spans`]).
 fn short(usage: &GpuUsage, (figure, name, span_s): Counted, run_s: f64) -> Option<String> {
-    let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, span_s(gpu)? + refused_s(gpu, figure))));
+    // That of a counter has none, since nothing is missing where it can be read again.
+    let warned_s = |gpu: &DeviceUsage| if figure.is_cumulative() { 0.0 } else { refused_s(gpu, figure) };
+    let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, span_s(gpu)? + warned_s(gpu))));
     known_too_briefly(usage, spans.collect(), run_s, LEAST_UNCOUNTED_S).map(|(ids, known)| {
         format!(
-            "The {name} of {ids} is that of {known} of the run's {run_s:.1} s: the driver was late or slow to answer. What came before \
-             the first reading and after the last is missing."
+            "The {name} of {ids} is that of {known} of the run's {run_s:.1} s: the driver was late, slow, or refused it. What came \
+             before the first reading and after the last is missing."
         )
     })
 }

@@ -8,6 +8,8 @@ pub(crate) mod usage;
 
 use serde::{Deserialize, Serialize};
 
+use usage::device::DeviceUsage;
+
 pub(crate) use usage::GpuUsage;
 
 use crate::model::gpu::{Batch, GpuObservation, GpuPids};
@@ -27,6 +29,12 @@ pub struct GpuState {
 }
 
 impl GpuState {
+    /// Notes that a collector begins, and whether it has backends. If it continues a run, nobody read the GPUs meanwhile.
+    pub(crate) fn begin(&mut self, is_active: bool) {
+        self.is_active = is_active;
+        self.usage.devices.iter_mut().for_each(DeviceUsage::interrupt);
+    }
+
     /// Copies the processes of the tree into the pid table. To be called before [`Self::pids`].
     pub(crate) fn remember_processes(&mut self, tree: &Tree) {
         if self.is_active {

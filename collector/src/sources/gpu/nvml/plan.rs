@@ -62,6 +62,8 @@ pub(super) struct Plan {
     scale: f64,
     budget: Budget,
     costs: BTreeMap<Kind, Costs>,
+    /// What the kinds cost of each device: one can be much slower than the others.
+    own_costs: BTreeMap<(Option<String>, Kind), Costs>,
     /// When the figures of each device are due. A kind that was not read yet is missing.
     due: BTreeMap<Option<String>, Due>,
     /// Since when each device is known, CLOCK_MONOTONIC nanoseconds. A kind that was not read yet is due since then.
@@ -319,21 +321,27 @@ impl Plan {
 
     /// Notes that a kind of figures was read at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`. Does not charge it to the budget.
     pub(super) fn note_read(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
-        self.costs.entry(kind).or_default().add(took_ns);
+        self.note_cost(id, kind, took_ns);
         self.set_due(id, kind, began_ns);
+    }
+
+    fn note_cost(&mut self, id: &Option<String>, kind: Kind, took_ns: u64) {
+        self.costs.entry(kind).or_default().add(took_ns);
+        self.own_costs.entry((id.clone(), kind)).or_default().add(took_ns);
     }
 
     /// Notes that a kind of figures was read in a visit that began at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`.
     /// Charges it to the budget.
     pub(super) fn note_and_charge(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
         self.note_read(id, kind, began_ns, took_ns);
-        self.spend(kind, began_ns, took_ns);
+        self.spend(id, kind, began_ns, took_ns);
     }
 
-    /// Charges a reading to the budget, but at most [`policy::MAX_USUAL_COSTS`] times what its kind usually costs, since a preempted
-    /// one takes longer.
-    fn spend(&mut self, kind: Kind, began_ns: u64, took_ns: u64) {
-        let most_ns = self.cost_ns(kind).saturating_mul(policy::MAX_USUAL_COSTS);
+    /// Charges a reading to the budget, but at most [`policy::MAX_USUAL_COSTS`] times what its kind usually costs of this device, since a
+    /// preempted one takes longer.
+    fn spend(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
+        let usual_ns = self.own_costs.get(&(id.clone(), kind)).map_or(0, Costs::median_ns);
+        let most_ns = usual_ns.saturating_mul(policy::MAX_USUAL_COSTS);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
     }
 
@@ -354,21 +362,21 @@ impl Plan {
         all_took_ns: Option<u64>,
     ) {
         let is_new = self.is_new(id);
-        self.costs.entry(Kind::Memory).or_default().add(used_took_ns);
+        self.note_cost(id, Kind::Memory, used_took_ns);
         // Only memory in use was read. No list had to be.
         let Some(all_took_ns) = all_took_ns else {
             self.set_due(id, asked, began_ns);
-            return self.spend(Kind::Memory, began_ns, used_took_ns);
+            return self.spend(id, Kind::Memory, began_ns, used_took_ns);
         };
         // Lists were read, perhaps though only memory was asked for, since they may have changed.
         let read = if asked == Kind::AllLists { Kind::AllLists } else { Kind::Lists };
-        self.costs.entry(read).or_default().add(all_took_ns);
+        self.note_cost(id, read, all_took_ns);
         self.set_due(id, read, began_ns);
         // A first look at a device could not wait for the budget.
         if is_new {
             self.owe(began_ns.saturating_add(all_took_ns), all_took_ns);
         } else {
-            self.spend(read, began_ns, all_took_ns);
+            self.spend(id, read, began_ns, all_took_ns);
         }
         if asked == Kind::Memory {
             // The lists were not planned. If they change at each visit, the visits must be so rare that the share pays for them.

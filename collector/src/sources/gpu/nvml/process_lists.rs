@@ -223,8 +223,8 @@ impl KnownLists {
                     missing @ (Missing::NotSupported | Missing::NoCall) => {
                         failure = failure.or(Some(missing))
                     }
-                    missing if number == COMPUTE => return Err(missing),
-                    missing => failure = failure.or(Some(missing)),
+                    // What it has is unknown, so the memory of the run's processes is, too.
+                    missing => return Err(missing),
                 },
             }
         }
@@ -344,12 +344,17 @@ pub(super) fn utilization(
 /// counts only if its time and its percentage are possible.
 ///
 /// # Errors
-/// If no percentage is possible, and all else is. Then the entries are no noise, and the driver does not tell what processes do.
+/// If no percentage is possible, and all else is, or if all times are yet to come. Then the entries are no noise, and the driver does not
+/// tell what processes do.
 fn believed(samples: Vec<ProcessSample>, since_us: u64, latest_us: u64) -> Reading<Vec<ProcessSample>> {
     // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
     let is_new = |(pid, at_us, _): &ProcessSample| *pid != 0 && (since_us + 1..=latest_us).contains(at_us);
     let is_possible = |(_, _, percent): &ProcessSample| *percent <= policy::MAX_PERCENT;
-    if !samples.is_empty() && samples.iter().all(|sample| is_new(sample) && !is_possible(sample)) {
+    let are_all =
+        |is_wrong: &dyn Fn(&ProcessSample) -> bool| !samples.is_empty() && samples.iter().all(is_wrong);
+    if are_all(&|sample| is_new(sample) && !is_possible(sample))
+        || are_all(&|(_, at_us, _)| *at_us > latest_us)
+    {
         return Err(Missing::NotReported);
     }
     Ok(samples.into_iter().filter(|sample| is_new(sample) && is_possible(sample)).collect())

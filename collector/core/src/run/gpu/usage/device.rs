@@ -244,6 +244,12 @@ impl DeviceUsage {
         self.device.vendor == Some(Vendor::Nvidia) && OF_KINDS.iter().any(is_unasked)
     }
 
+    /// Notes that it is not read for a while: until the next readings, its gauges and throttle reasons are unknown.
+    pub(crate) fn interrupt(&mut self) {
+        self.gauges.values_mut().for_each(Gauge::interrupt);
+        self.throttle.interrupt();
+    }
+
     /// Whether it was lost and did not come back.
     pub(crate) fn is_lost(&self) -> bool {
         self.loss.is_some_and(|loss| !loss.is_back)
@@ -310,8 +316,7 @@ impl DeviceUsage {
             self.used_bytes = None;
             self.run.lacks_memory = false;
             self.recent = RecentFigures::default();
-            self.gauges.values_mut().for_each(Gauge::interrupt);
-            self.throttle.interrupt();
+            self.interrupt();
             self.steps.lose();
             maxima.note_loss(reading.number, at_ns);
             return;
@@ -556,7 +561,10 @@ impl DeviceUsage {
             let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
             let Some(process) = process else { continue };
             let Some(bytes) = entry.peak_bytes else {
-                self.run.has_unreported.add(process.is_main, true, |a, b| a || b);
+                let on =
+                    processes.by_id.get(&process.id).and_then(|known| known.devices.get(&self.device.id));
+                let is_unknown = on.is_none_or(|on| on.peak_bytes.is_none());
+                self.run.has_unreported.add(process.is_main, is_unknown, |a, b| a || b);
                 continue;
             };
             // The entry does not say which processes used the device at the same time. The peak of this process alone is a lower

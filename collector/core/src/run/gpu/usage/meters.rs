@@ -92,6 +92,8 @@ pub struct Counter {
     pub restarts: u64,
     /// How often it stepped back in a way that no wrap or restart explains.
     pub steps_back: u64,
+    /// How often it jumped ahead by more than it can have counted, which is in no count.
+    pub jumps: u64,
     /// It was read more than once: a single reading gives no difference.
     pub has_counted: bool,
     /// It could have wrapped unseen between two readings, if it has 32 bits.
@@ -112,6 +114,8 @@ pub struct Counter {
 const WRAP: f64 = 4_294_967_296.0;
 /// A device may count up to this many times `most_per_s` in a second: NVIDIA's power is a mean over a second.
 const RATE_SLACK: f64 = 2.0;
+/// An increase by more than this many times what is possible is a wrong reading. The largest power so far may be that of an idle device.
+const JUMP_SLACK: f64 = 20.0;
 
 impl Counter {
     /// Makes a counter of its first reading, in its own unit. What it had counted before does not count.
@@ -154,7 +158,12 @@ impl Counter {
             self.is_unsure |= counted + WRAP <= most;
             self.total += counted;
         } else if value >= self.last {
-            self.total += value - self.last;
+            // More than it can have counted, also where it is updated once a second, comes from a wrong reading: this one or the last.
+            if value - self.last <= (most + kind.most_per_s) * JUMP_SLACK + 1.0 {
+                self.total += value - self.last;
+            } else {
+                self.jumps += 1;
+            }
         } else if has_restarted {
             self.total += value;
             self.restarts += 1;
@@ -404,6 +413,14 @@ mod tests {
         // 1400 J in a second would be 1400 W.
         let energy = counter(ENERGY, &[3000.0, 1400.0, 1450.0]);
         assert_eq!((energy.total(), energy.restarts, energy.steps_back), (Some(50.0), 0, 1));
+    }
+
+    #[test]
+    fn jump_that_no_rate_explains_is_not_counted() {
+        let energy = counter(ENERGY, &[5e6, 5e6 + 50.0, 0.0, 5e6 + 150.0, 5e6 + 200.0]);
+        assert_eq!((energy.total(), energy.restarts, energy.jumps), (Some(100.0), 1, 1));
+        let energy = counter(ENERGY, &[5e6, 9e9, 5e6 + 100.0, 5e6 + 150.0]);
+        assert_eq!((energy.total(), energy.steps_back, energy.jumps), (Some(50.0), 1, 1));
     }
 
     #[test]

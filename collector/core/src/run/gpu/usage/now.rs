@@ -12,7 +12,9 @@ impl GpuUsage {
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         // A device that does not answer now has a part in these sums that nobody knows.
-        let fails = |device: &DeviceUsage, figure| device.knows(figure) && device.missing(figure).is_some();
+        let fails = |device: &DeviceUsage, figure| {
+            device.missing(figure).is_some_and(|reason| *reason != Missing::NotSupported)
+        };
         let lacks_used = |device: &DeviceUsage| !device.is_part && fails(device, Figure::MemoryUsed);
         let lacks_run = |device: &DeviceUsage| {
             let is_told_by_parts =
