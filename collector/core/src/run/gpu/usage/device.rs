@@ -275,6 +275,11 @@ impl DeviceUsage {
     /// Why the utilisation by the run's processes is not known, although the driver has a call for it. `None`: the
     /// utilisation is known, as far as the driver's answers show.
     pub(crate) fn process_utilization_gap(&self) -> Option<Missing> {
+        // The driver's last answer was a refusal, and no earlier one had samples.
+        let refused = self.missing(Figure::ProcessUtilization).filter(|_| !self.run.has_any_samples);
+        if refused.is_some() {
+            return refused.cloned();
+        }
         let interval_ns = GpuPolicy::PROCESS_SAMPLE_INTERVAL_NS;
         let listed_ns = self.run.listed_since_ns.map(|since_ns| self.last_ns.saturating_sub(since_ns));
         // Drivers report no samples of an idle process, so without any samples all processes may have been idle. That is sure only if

@@ -11,9 +11,10 @@ impl GpuUsage {
     /// none did, the last one, unless that is too old.
     pub(crate) fn now(&self, at_ns: u64) -> GpuSums {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
-        // A device that does not answer now has a part in these sums that nobody knows.
+        // A device that does not answer now, or was not asked yet, has a part in these sums that nobody knows.
         let fails = |device: &DeviceUsage, figure| {
-            device.missing(figure).is_some_and(|reason| *reason != Missing::NotSupported)
+            let is_refused = device.missing(figure).is_some_and(|reason| *reason != Missing::NotSupported);
+            is_refused || !device.was_read()
         };
         let lacks_used = |device: &DeviceUsage| !device.is_part && fails(device, Figure::MemoryUsed);
         let lacks_run = |device: &DeviceUsage| {
