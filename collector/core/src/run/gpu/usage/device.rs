@@ -184,13 +184,17 @@ impl DeviceUsage {
             || self.missing(Figure::MemoryUsed).is_some_and(|reason| *reason != Missing::NotSupported)
     }
 
-    /// Whether its utilization could not be read so far, or is reported by its parts only. NVML is asked for it with each device, so a device
-    /// of NVIDIA without an answer has none yet. Other backends leave out what a device does not support.
+    /// Whether its utilization could not be read so far, or is reported by its parts only.
     pub(super) fn lacks_busy(&self) -> bool {
-        let is_nvml = self.device.vendor == Some(Vendor::Nvidia);
         let reason = self.missing(Figure::Utilization);
-        let may_come = self.knows(Figure::Utilization) || is_nvml || !self.was_read();
+        let may_come = self.knows(Figure::Utilization) || self.may_still_tell();
         self.busy.max.is_none() && reason.map_or(may_come, |reason| *reason != Missing::NotSupported)
+    }
+
+    /// Whether a figure without an answer can still come. NVML is asked for each figure, kind by kind, so it has not been asked yet. Other
+    /// backends leave out what a device does not support.
+    pub(super) fn may_still_tell(&self) -> bool {
+        self.device.vendor == Some(Vendor::Nvidia) || !self.was_read()
     }
 
     /// Whether a figure was ever known.

@@ -13,8 +13,9 @@ impl GpuUsage {
         let oldest_ns = at_ns.saturating_sub(most_unread_ns(self.interval_ns));
         // A device that does not answer now, or was not asked yet, has a part in these sums that nobody knows.
         let fails = |device: &DeviceUsage, figure| {
-            let is_refused = device.missing(figure).is_some_and(|reason| *reason != Missing::NotSupported);
-            is_refused || !device.was_read()
+            let answer = device.missing(figure);
+            let is_refused = answer.is_some_and(|reason| *reason != Missing::NotSupported);
+            is_refused || (answer.is_none() && !device.knows(figure) && device.may_still_tell())
         };
         let lacks_used = |device: &DeviceUsage| !device.is_part && fails(device, Figure::MemoryUsed);
         let lacks_run = |device: &DeviceUsage| {
