@@ -226,7 +226,7 @@ fn problems(listing: &Listing) -> Vec<String> {
     drivers.chain(listing.warnings.iter().cloned()).chain(none).collect()
 }
 
-/// Of which GPUs the processes are not known, and why. Those of a divided GPU are on its instances.
+/// A line for each GPU whose processes are not known, with the reason. Processes of a divided GPU are on its instances.
 fn unlisted(listing: &Listing) -> Vec<String> {
     let is_whole = |gpu: &&Listed| gpu.device.is_divided != Some(true);
     let line = |gpu: &Listed| {

@@ -6,8 +6,8 @@ use crate::model::io_calls::IoCalls;
 use crate::model::report::{Coverage, Faults, Io, Stage};
 use crate::model::tree_sample::IoBytes;
 
-/// Makes the report's I/O. In a run that attached to a process, samples read the sum of block I/O from /proc, because no parent
-/// writes a REAPED record of that process. `if_exact` passes a count on, or makes it `None` where no usage is exact.
+/// Makes the report's I/O. No parent writes a REAPED record of a process that was attached to. So samples read its block I/O from
+/// /proc. `if_exact` passes a count on, or makes it `None` where no usage is exact.
 pub(super) fn io(inputs: &Inputs, if_exact: impl Fn(u64) -> Option<u64>) -> Io {
     let calls = calls_of_run(inputs);
     let by_calls = |count: fn(IoCalls) -> u64| calls.as_ref().ok().copied().map(count);

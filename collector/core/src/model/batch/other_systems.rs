@@ -128,8 +128,8 @@ fn is_host(name: &str) -> bool {
         && name.bytes().all(is_fit)
 }
 
-/// The hosts of a job with their slots, by its variables as [`read`] returns them, and last the number of those that are not listed after
-/// [`MORE`].
+/// The hosts of a job with their slots, by its variables as [`read`] returns them. If not all are listed, the last one is [`MORE`] with
+/// the number of the others.
 pub(super) fn hosts(variables: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, u64)> {
     let list = HOSTS.into_iter().find_map(|(name, _)| variables.get(name)).map_or("", String::as_str);
     let mut words = list.split(' ');

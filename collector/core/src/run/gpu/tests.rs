@@ -57,6 +57,25 @@ fn observed_thread_id_counts_for_its_process() {
 }
 
 #[test]
+fn time_without_a_collector_is_in_no_mean() {
+    let watts = |at_s: u64, watts: f64| {
+        let values = vec![(Figure::Power, Ok(watts))];
+        let mut read = observation(at_s, 10, PidFacts::default());
+        read.batches[0].samples = vec![DeviceSample { values, ..DeviceSample::of_device("GPU-1") }];
+        read
+    };
+    let mut state = state();
+    for (at_s, power) in [(2, 100.0), (3, 100.0), (8, 500.0), (9, 500.0)] {
+        if at_s == 8 {
+            state.begin(true);
+        }
+        state.apply(&watts(at_s, power));
+    }
+    let power = &state.usage.devices[0].gauges[&Figure::Power];
+    assert_eq!((power.integrated(), power.span_s()), (Some(600.0), Some(2.0)));
+}
+
+#[test]
 fn figures_are_unknown_until_a_driver_has_told_its_devices() {
     let mut state = state();
     assert!(state.now(S).are_devices_sought);

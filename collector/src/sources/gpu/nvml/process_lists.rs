@@ -412,6 +412,17 @@ mod tests {
         assert_eq!(bytes(lists.merged([true, false, false])), [(10, 500), (77, 8)]);
     }
 
+    #[test]
+    fn memory_is_unknown_where_one_of_the_lists_is_refused() {
+        let of = |failure| {
+            let mut lists = known([&[(10, 500)], &[], &[]]);
+            lists.entries[1] = Some(Err(Failure(failure)));
+            lists.merged([true; 3]).map(|list| list.len())
+        };
+        assert_eq!(of(code::NOT_SUPPORTED), Ok(1), "the device does not have this list");
+        assert!(of(code::UNKNOWN).is_err());
+    }
+
     // Requirement: GPU-88
     #[test]
     fn more_memory_of_a_process_than_the_device_has_is_not_reported() {
@@ -432,6 +443,7 @@ mod tests {
         assert_eq!(believed(&[wrong, wrong]), Err(Missing::NotReported));
         assert_eq!(believed(&[right, wrong]), Ok(vec![right]));
         assert_eq!(believed(&[wrong, noise, (0, 0, 0)]), Ok(vec![]));
+        assert_eq!(believed(&[noise, noise]), Err(Missing::NotReported), "its clock is ahead");
         assert_eq!(believed(&[]), Ok(vec![]));
     }
 

@@ -10,6 +10,15 @@ fn follow(
     for_ns: u64,
     cost_ns: impl Fn(Kind) -> u64,
 ) -> BTreeMap<(Option<String>, Kind), Vec<u64>> {
+    follow_each(plan, for_ns, |_, kind| cost_ns(kind))
+}
+
+/// Follows the plan as [`follow`] does. The costs are those of each device.
+fn follow_each(
+    plan: &mut Plan,
+    for_ns: u64,
+    cost_of: impl Fn(&Option<String>, Kind) -> u64,
+) -> BTreeMap<(Option<String>, Kind), Vec<u64>> {
     let mut read: BTreeMap<_, Vec<u64>> = BTreeMap::new();
     let mut now_ns = 1_000 * MS;
     let end_ns = now_ns + for_ns;
@@ -17,6 +26,7 @@ fn follow(
         match plan.next(now_ns) {
             Step::Read(id, kinds) => {
                 let began_ns = now_ns;
+                let cost_ns = |kind| cost_of(&id, kind);
                 for kind in kinds {
                     now_ns += cost_ns(kind);
                     if kind.is_memory() {
@@ -106,6 +116,27 @@ fn memory_in_use_of_eight_devices_is_read_every_150_ms_if_all_calls_are_slow() {
             let longest_ms = longest(times) / MS;
             assert!(longest_ms <= most_ms, "{devices}, {id:?}, {kind:?}: {longest_ms} ms");
         }
+    }
+}
+
+// Requirement: GPU-21
+#[test]
+fn one_slow_device_pays_for_itself_and_the_others_are_read() {
+    let mut plan = Plan::new(100 * MS, 25);
+    let ids: Vec<String> = (0..8).map(|n| format!("GPU-{n}")).collect();
+    plan.set_devices(&ids, &BTreeSet::new(), 0);
+    let is_slow = |id: &Option<String>| id.as_deref() == Some("GPU-5");
+    let cost_of = |id: &Option<String>, kind: Kind| {
+        if is_slow(id) && kind.is_memory() { 300 * MS } else { 50_000 }
+    };
+    let read = follow_each(&mut plan, 20_000 * MS, cost_of);
+    // Each reading of lists is one of memory, too.
+    let all = read.iter().filter(|((_, kind), _)| !matches!(kind, Kind::Lists | Kind::AllLists));
+    let busy_ns: u64 = all.map(|((id, kind), times)| cost_of(id, *kind) * times.len() as u64).sum();
+    assert!(busy_ns < 20_000 * MS * 30 / 100, "busy for {} ms", busy_ns / MS);
+    for ((id, kind), times) in read.iter().filter(|((id, _), _)| id.is_some()) {
+        let is_of_run = matches!(kind, Kind::Utilization | Kind::Energy | Kind::Power);
+        assert!(!is_of_run || times.len() >= 5, "{id:?} {kind:?}: {}", times.len());
     }
 }
 
