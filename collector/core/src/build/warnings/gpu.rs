@@ -84,10 +84,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     }
     all.extend(Weight::Total, figures, usage.devices.iter().flat_map(energy_counter));
     all.extend(Weight::Total, figures, lost_utilization(usage));
-    for figure in SHORT {
-        all.extend(Weight::Total, figures, short(usage, figure, run_s));
-    }
-    all.extend(Weight::Total, figures, short_utilization(usage, run_s));
+    all.extend(Weight::Total, figures, short(usage, run_s));
     all.extend(Weight::Remark, Topic::IdleGpu, idle(usage));
     all.0.order_by_key(|(weight, _)| *weight);
     all.0.into_iter().map(|(_, warning)| warning).collect()
@@ -231,69 +228,89 @@ fn lost_utilization(usage: &GpuUsage) -> Option<String> {
     ))
 }
 
-/// A figure of the whole run that is counted between two readings, the name of it, and for how many seconds a device's is known.
-type Counted = (Figure, &'static str, fn(&DeviceUsage) -> Option<f64>);
-const SHORT: [Counted; 3] = [
-    (Figure::Energy, "energy", energy_span_s),
-    (Figure::PcieTx, "PCIe traffic", pcie_span_s),
-    (Figure::Throttle, "throttled time", |gpu| gpu.throttle.measured_s()),
+/// A figure of the whole run that is counted between two readings.
+struct Counted {
+    figure: Figure,
+    /// What the warning calls it.
+    name: &'static str,
+    /// For how many seconds a device's is known.
+    known_s: fn(&DeviceUsage) -> Option<f64>,
+    /// The least time without it that is worth a warning, seconds.
+    least_s: f64,
+}
+
+/// Those that [`short`] warns of. What of utilization the driver had overwritten has a warning of its own ([`lost_utilization`]).
+const COUNTED: [Counted; 4] = [
+    Counted { figure: Figure::Energy, name: "energy", known_s: energy_span_s, least_s: LEAST_UNCOUNTED_S },
+    Counted {
+        figure: Figure::PcieTx,
+        name: "PCIe traffic",
+        known_s: pcie_span_s,
+        least_s: LEAST_UNCOUNTED_S,
+    },
+    Counted {
+        figure: Figure::Throttle,
+        name: "throttled time",
+        known_s: |gpu| gpu.throttle.measured_s(),
+        least_s: LEAST_UNCOUNTED_S,
+    },
+    Counted {
+        figure: Figure::Utilization,
+        name: "utilization",
+        known_s: |gpu| Some(gpu.busy.measured_s()).filter(|s| *s > 0.0).map(|s| s + gpu.busy.lost_s()),
+        least_s: LEAST_WITHOUT_UTILIZATION_S,
+    },
 ];
 
-/// Warns of such a figure that is known for a part of the run only (`run_s` seconds). Its first reading comes when the driver answers,
-/// and its last one before the run's end. Time in which the driver refused it has a warning of its own ([`unread_spans`]).
-fn short(usage: &GpuUsage, (figure, name, span_s): Counted, run_s: f64) -> Option<String> {
-    // That of a counter has none, since nothing is missing where it can be read again.
-    let warned_s = |gpu: &DeviceUsage| if figure.is_cumulative() { 0.0 } else { refused_s(gpu, figure) };
-    let spans = usage.devices.iter().filter_map(|gpu| Some((gpu, span_s(gpu)? + warned_s(gpu))));
-    known_too_briefly(usage, spans.collect(), run_s, LEAST_UNCOUNTED_S).map(|(ids, known)| {
-        format!(
-            "The {name} of {ids} is that of {known} of the run's {run_s:.1} s: the driver was late, slow, or refused it. What came \
-             before the first reading and after the last is missing."
-        )
-    })
-}
-
-/// For how long the driver refused a figure, seconds.
-fn refused_s(gpu: &DeviceUsage, figure: Figure) -> f64 {
-    gpu.figures.gaps.get(&figure).map_or(0.0, |gap| gpu.gap_ns(gap) as f64 / 1e9)
-}
-
-/// Warns of GPUs whose utilization is known for a part of the run only (`run_s` seconds). What the driver had overwritten has a
-/// warning of its own.
-fn short_utilization(usage: &GpuUsage, run_s: f64) -> Option<String> {
-    let is_known = |gpu: &&DeviceUsage| gpu.busy.measured_s() > 0.0;
-    let spans = usage.devices.iter().filter(is_known);
-    let told_s = |gpu: &DeviceUsage| gpu.busy.measured_s() + gpu.busy.lost_s();
-    let spans = spans.map(|gpu| (gpu, told_s(gpu) + refused_s(gpu, Figure::Utilization)));
-    known_too_briefly(usage, spans.collect(), run_s, LEAST_WITHOUT_UTILIZATION_S).map(|(ids, known)| {
-        format!(
-            "The utilization of {ids} is that of {known} of the run's {run_s:.1} s: the driver was late or slow to answer. \
-             Active time before and after that is missing."
-        )
-    })
-}
-
-/// The names of the devices for which a figure is known for too short a time, and these times, as in `1.4 to 2.5 s`. `None`: there is no
-/// such device.
-///
-/// `spans`: the devices, and for how many seconds the figure of each is known. It is too short if more than `least_s` seconds and
-/// [`UNCOVERED_PART`] of the run (`run_s` seconds) are missing. A lost device has a warning of its own.
-fn known_too_briefly(
-    usage: &GpuUsage,
-    spans: Vec<(&DeviceUsage, f64)>,
-    run_s: f64,
-    least_s: f64,
-) -> Option<(String, String)> {
-    let is_short = |(gpu, known_s): &(&DeviceUsage, f64)| {
-        gpu.loss.is_none() && run_s - known_s > least_s.max(run_s * UNCOVERED_PART)
+/// Warns of such figures that are known for a part of the run only (`run_s` seconds), in a line for those that the same devices lack.
+/// A first reading comes when the driver answers, and the last one before the run's end. Time in which the driver refused a figure
+/// has a warning of its own ([`unread_spans`]), and so has a lost device.
+fn short(usage: &GpuUsage, run_s: f64) -> impl Iterator<Item = String> {
+    let of_figure = |counted: &Counted| {
+        // That of a counter has none, since nothing is missing where it can be read again.
+        let refused_s = |gpu: &DeviceUsage| {
+            let gap = gpu.figures.gaps.get(&counted.figure).filter(|_| !counted.figure.is_cumulative());
+            gap.map_or(0.0, |gap| gpu.gap_ns(gap) as f64 / 1e9)
+        };
+        let spans =
+            usage.devices.iter().filter_map(|gpu| Some((gpu, (counted.known_s)(gpu)? + refused_s(gpu))));
+        let is_short = |(gpu, known_s): &(&DeviceUsage, f64)| {
+            gpu.loss.is_none() && run_s - known_s > counted.least_s.max(run_s * UNCOVERED_PART)
+        };
+        let (devices, known_s): (Vec<_>, Vec<_>) = spans.filter(is_short).unzip();
+        (devices, (counted.name, known_s))
     };
-    let short: Vec<_> = spans.into_iter().filter(is_short).collect();
-    let known_s = || short.iter().map(|(_, known_s)| *known_s);
-    let [least, most] =
-        [known_s().reduce(f64::min)?, known_s().reduce(f64::max)?].map(|known_s| format!("{known_s:.1}"));
-    let devices: Vec<&DeviceUsage> = short.iter().map(|(gpu, _)| *gpu).collect();
-    let known = if least == most { format!("{least} s") } else { format!("{least} to {most} s") };
-    Some((names(usage, &devices), known))
+    let lacking = COUNTED.iter().map(of_figure).filter(|(devices, _)| !devices.is_empty());
+    by_devices(lacking).into_iter().map(move |(devices, figures)| {
+        let (figures, known_s): (Vec<&str>, Vec<Vec<f64>>) = figures.into_iter().unzip();
+        let known_s = || known_s.iter().flatten().copied();
+        let [least, most] =
+            [known_s().fold(f64::MAX, f64::min), known_s().fold(0.0, f64::max)].map(|s| format!("{s:.1}"));
+        format!(
+            "GPU figures that cover {} s of the run's {run_s:.1} s (the driver was late, slow, or refused them): {} of {}. What came \
+             before the first reading and after the last is missing.",
+            if least == most { least } else { format!("{least} to {most}") },
+            figures.join(", "),
+            names(usage, &devices),
+        )
+    })
+}
+
+/// Puts together what holds for the same devices.
+fn by_devices<'a, T>(
+    all: impl Iterator<Item = (Vec<&'a DeviceUsage>, T)>,
+) -> Vec<(Vec<&'a DeviceUsage>, Vec<T>)> {
+    let mut groups: Vec<(Vec<&DeviceUsage>, Vec<T>)> = Vec::new();
+    for (devices, one) in all {
+        let is_same = |others: &[&DeviceUsage]| {
+            others.len() == devices.len() && others.iter().zip(&devices).all(|(a, b)| std::ptr::eq(*a, *b))
+        };
+        match groups.iter_mut().find(|(others, _)| is_same(others)) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((devices, vec![one])),
+        }
+    }
+    groups
 }
 
 /// Whether the driver told the processes' memory much less often than it was to be asked, on average or once. Time in which it refused
@@ -403,19 +420,9 @@ type Reasons<'a> = BTreeMap<String, BTreeMap<Figure, Vec<&'a DeviceUsage>>>;
 fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec<(Weight, String)> {
     let mut lines = Vec::new();
     for (reason, by_figure) in reasons {
+        let by_figure = by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting);
         // Figures that the same devices lack share a line.
-        let mut by_devices: Vec<(Vec<&DeviceUsage>, Vec<Figure>)> = Vec::new();
-        for (figure, devices) in by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting) {
-            let is_same = |others: &[&DeviceUsage]| {
-                others.len() == devices.len()
-                    && others.iter().zip(&devices).all(|(a, b)| std::ptr::eq(*a, *b))
-            };
-            match by_devices.iter_mut().find(|(others, _)| is_same(others)) {
-                Some((_, figures)) => figures.push(figure),
-                None => by_devices.push((devices, vec![figure])),
-            }
-        }
-        for (devices, figures) in by_devices {
+        for (devices, figures) in by_devices(by_figure.map(|(figure, devices)| (devices, figure))) {
             let weight =
                 figures.iter().map(|figure| Weight::of_figure(*figure)).min().unwrap_or(Weight::Gauge);
             let figures: Vec<&str> = figures.into_iter().map(Figure::name).collect();
