@@ -7,9 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gpu_track_collector::model::config::Config;
 use gpu_track_collector::model::host_name::short;
-use gpu_track_collector::model::report::{
-    self, ElsewhereKind, Hints, LeftReport, Nodes, Report, StartedElsewhere,
-};
+use gpu_track_collector::model::report::{self, ElsewhereKind, LeftReport, Nodes, Report, StartedElsewhere};
 use gpu_track_collector::report::merge::{
     MergedReport, note_left_reports, note_unseen, note_untracked_nodes, ranks_csv,
 };
@@ -71,11 +69,9 @@ fn absence_text(absence: Absence, program: &str) -> String {
     }
 }
 
-/// Notes why the report has no hints, unless they are those of a run that a limit ended.
+/// Notes that a part of the run is not in the report, because of which the report has no hints.
 fn note_unknown_hints(report: &mut Report, reason: String) {
-    if !report.hints.is_of_limit() {
-        report.hints = Hints::unknown(reason);
-    }
+    report.hints = std::mem::take(&mut report.hints).without_a_part(reason);
 }
 
 /// The file of all ranks beside a report.
@@ -168,7 +164,7 @@ fn hosts_without_report(reports: &[String], elsewhere: &[StartedElsewhere]) -> V
     of_hosts.filter(|(host, calls)| (count(host) as u64) < *calls).map(|(host, _)| host).collect()
 }
 
-/// What is said of nodes without a report.
+/// What is said of nodes without a report, and how many others have one.
 struct Places {
     /// Where their reports are, or may be.
     left: Vec<LeftReport>,

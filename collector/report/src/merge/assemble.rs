@@ -140,18 +140,16 @@ impl Merger {
         }
     }
 
-    /// These hints, or none if nodes or ranks have no report, because those can need more. Hints of a run that a limit ended stay:
-    /// they say that a node needs more, whatever the others need.
+    /// These hints, or none if nodes or ranks have no report.
     pub(super) fn hints_of_all(&self, hints: Hints) -> Hints {
         let missing = self.missing().count;
         let nodes = (missing > 0).then(|| counted(missing, "node"));
         let ranks = self.ranks.unseen().map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
         let lack: Vec<String> = nodes.into_iter().chain(ranks).collect();
-        let has_no_advice = hints.memory.is_none() && hints.time.is_none() && hints.cpus.is_none();
-        if lack.is_empty() || has_no_advice || hints.is_of_limit() {
+        if lack.is_empty() {
             return hints;
         }
-        Hints::unknown(format!("not in this report: {}", lack.join(", ")))
+        hints.without_a_part(format!("not in this report: {}", lack.join(", ")))
     }
 
     /// What only a merged report has: its files and nodes, upper bounds, and how the nodes differ.

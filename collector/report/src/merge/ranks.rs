@@ -62,6 +62,34 @@ struct OpenRank {
     series: Option<OpenSeries>,
 }
 
+/// Gives jobs numbers of their own that have the same one in their reports.
+struct JobNumbers {
+    used: BTreeSet<u32>,
+    next: u32,
+    /// The new numbers, by the number in the reports, how many ranks the job has, and which of those with that number it is.
+    given: BTreeMap<(u32, u32, usize), u32>,
+}
+
+impl JobNumbers {
+    /// `used`: the numbers in the reports.
+    fn new(used: impl Iterator<Item = u32>) -> Self {
+        Self { used: used.collect(), next: 0, given: BTreeMap::new() }
+    }
+
+    /// The number of the job that is the one at this place among those with the number `job` and `of` ranks. The first keeps `job`.
+    fn number(&mut self, job: u32, of: u32, place: usize) -> u32 {
+        if place == 0 {
+            return job;
+        }
+        *self.given.entry((job, of, place)).or_insert_with(|| {
+            while !self.used.insert(self.next) && self.next < u32::MAX {
+                self.next += 1;
+            }
+            self.next
+        })
+    }
+}
+
 /// Sums up the ranks of a report of one node. `None`: its command started none.
 pub(crate) fn ranks_of_report(report: &Report) -> Option<Ranks> {
     // Ranks that a command started have no series, so any grid will do. It begins at 0, from which their times count.
@@ -158,26 +186,17 @@ impl RankTable {
         open.last_mut()
     }
 
-    /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers.
+    /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers. All ranks of a
+    /// job begin at about the same time, so the rank that begins as the n-th of its key is one of the n-th job.
     pub(super) fn close(&mut self) {
-        let mut used: BTreeSet<u32> = self.open.keys().map(|(job, ..)| *job).collect();
-        // The new numbers, by the job's number, how many ranks it has, and the place among the ranks of a key.
-        let mut numbers: BTreeMap<(u32, u32, usize), u32> = BTreeMap::new();
-        let mut next = 0;
-        let mut take_free_number = || {
-            while !used.insert(next) && next < u32::MAX {
-                next += 1;
-            }
-            next
-        };
-        for ((job, of, rank), open) in std::mem::take(&mut self.open) {
+        let mut numbers = JobNumbers::new(self.open.keys().map(|(job, ..)| *job));
+        for ((job, of, rank), mut open) in std::mem::take(&mut self.open) {
+            open.order_by_key(|rank| rank.spans.keys().next().copied());
             for (at, OpenRank { mut usage, exit_us, is_explained, series, .. }) in
                 open.into_iter().enumerate()
             {
-                // The first rank of a key keeps the job's number.
-                let mut number = job;
-                if at > 0 {
-                    number = *numbers.entry((job, of, at)).or_insert_with(&mut take_free_number);
+                let number = numbers.number(job, of, at);
+                if number != job {
                     self.split.insert((number, of));
                 }
                 usage.place.job = number;

@@ -33,10 +33,13 @@ impl Hints {
         Self { withheld: Some(reason.clone()), gpu_memory_reason: Some(reason), ..Self::default() }
     }
 
-    /// Whether these are hints of a run that a limit of memory or time ended: it needs at least that.
-    pub fn is_of_limit(&self) -> bool {
-        self.memory.is_some_and(|hint| hint.is_lower_bound)
-            || self.time.is_some_and(|hint| hint.is_lower_bound)
+    /// These hints where a part of the run is not in the report: that part can need more, so they are unknown for this reason. Hints of
+    /// a run that a limit of memory or time ended stay: it needs more than that, whatever the part needs.
+    pub fn without_a_part(self, reason: String) -> Self {
+        let has_advice = self.memory.is_some() || self.time.is_some() || self.cpus.is_some();
+        let hit_limit = self.memory.is_some_and(|hint| hint.basis == MemoryBasis::OutOfMemoryLimit)
+            || self.time.is_some_and(|hint| hint.basis == TimeBasis::TimeLimit);
+        if has_advice && !hit_limit { Self::unknown(reason) } else { self }
     }
 
     /// Whether any hint asks for more than the least that its rule gives, or is about GPUs that the run used. A hint for cores does
@@ -62,7 +65,7 @@ impl Hints {
 pub struct MemoryHint {
     /// What to ask for, bytes.
     pub bytes: u64,
-    /// The run hit its limit: at least this.
+    /// It may need more than this: the run hit its limit, or its RAM is known within bounds only.
     pub is_lower_bound: bool,
     /// What it is computed from.
     pub basis: MemoryBasis,

@@ -355,7 +355,7 @@ pub struct RankUsage {
     pub cpu_s: Option<f64>,
     /// Its largest GPU memory, bytes.
     pub peak_gpu_ram_bytes: Option<u64>,
-    /// How it ended.
+    /// How it ended. Of several reports: the first failure, else that all succeeded; no status if neither is known.
     #[serde(default)]
     pub exit: Exit,
 }
@@ -364,9 +364,9 @@ pub struct RankUsage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportFiles {
-    /// How many of the files.
+    /// How many are in the report.
     pub read: u64,
-    /// How many of the files.
+    /// How many could not be read, or are copies of others.
     pub unread: u64,
     /// The first 1,000 unread ones.
     pub unread_files: Vec<UnreadFile>,

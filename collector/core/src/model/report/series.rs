@@ -44,13 +44,13 @@ pub struct Series {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetTracks {
-    /// This part, or the machine.
+    /// The command's first process.
     pub main: Track,
-    /// This part, or the machine.
+    /// All other processes of the tree.
     pub descendants: Track,
-    /// This part, or the machine.
+    /// The whole tree.
     pub combined: Track,
-    /// This part, or the machine.
+    /// The machine.
     pub system: Track,
 }
 
@@ -70,9 +70,9 @@ pub struct Track {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IoTracks {
-    /// `min` and `max` are between two readings.
+    /// Bytes per second.
     pub read: Track,
-    /// `min` and `max` are between two readings.
+    /// Bytes per second.
     pub written: Track,
 }
 

@@ -34,6 +34,17 @@ fn ranks_of_two_jobs_at_once_are_told_apart() {
     assert_eq!(places, [first, [(0, 0, "n1", Some(1.0)), (0, 1, "n1", Some(1.0))]].concat());
     // On one node, at one time.
     assert_eq!(ranks(&[job("n1", 0, 1.0), job("n1", 3, 7.0)].concat()).jobs, 2);
+    // Their ranks take different times: the longest reports are read first.
+    let lasting =
+        |rank, start_s, wall_s| Report { wall_s, ..of_rank("n1", rank, start_s, Some(wall_s), Some(0)) };
+    let [first, second] = [[(0, 20.0), (1, 10.0)], [(0, 12.0), (1, 15.0)]];
+    let reports = first.map(|(rank, s)| lasting(rank, 0, s)).into_iter();
+    let reports: Vec<_> = reports.chain(second.map(|(rank, s)| lasting(rank, 5, s))).collect();
+    let mut cpu: Vec<_> =
+        ranks(&reports).heaviest.iter().map(|rank| (rank.place.job, rank.place.rank, rank.cpu_s)).collect();
+    cpu.sort_by_key(|(job, rank, _)| (*job, *rank));
+    let expected = [(0, 0, 20.0), (0, 1, 10.0), (1, 0, 12.0), (1, 1, 15.0)];
+    assert_eq!(cpu, expected.map(|(job, rank, s)| (job, rank, Some(s))));
     // One after the other there: the rank ran gpu-track-run twice.
     let one = ranks(&[job("n1", 0, 1.0), job("n1", 10, 7.0)].concat());
     assert_eq!((one.jobs, one.seen, one.heaviest[0].cpu_s), (1, 2, Some(8.0)));

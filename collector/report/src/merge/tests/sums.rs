@@ -446,6 +446,8 @@ fn what_was_started_elsewhere_adds_up_without_nodes_that_have_a_report() {
     let users = both.coverage.other_users.iter().map(|user| (user.uid, user.processes));
     assert_eq!(users.collect::<Vec<_>>(), [(7, 3), (9, 2), (8, 3)]);
     assert!(both.hints.memory.is_some() && both.hints.withheld.is_none(), "{:?}", both.hints);
+    // RAM that is known within bounds only is no limit that was hit.
+    first.hints.memory.as_mut().unwrap().is_lower_bound = true;
     for alone in [as_merged(first.clone()), merged(&[first])] {
         assert_eq!(alone.coverage.elsewhere, [docker(2), orted.clone()]);
         let reason = alone.hints.withheld.unwrap();
