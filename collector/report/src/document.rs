@@ -87,7 +87,7 @@ pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     /// A cell for each column.
     pub(super) rows: Vec<Vec<String>>,
-    /// How many rows there would be if all were known.
+    /// How many rows there would be if all were listed.
     pub(super) total: usize,
     /// For each row, its share of the whole (1 is all of it); `None`: unknown. Empty if the rows are no parts of a whole.
     pub(super) parts: Vec<Option<f64>>,
@@ -207,6 +207,11 @@ impl Table {
     ) -> Self {
         let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
         Self { columns: columns.into(), total: rows.len(), rows, parts: Vec::new(), tips: Vec::new() }
+    }
+
+    /// How many of all rows a form leaves out that shows at most `most`.
+    pub(super) fn missing(&self, most: usize) -> usize {
+        self.total.saturating_sub(most.min(self.rows.len()))
     }
 }
 

@@ -79,7 +79,13 @@ impl OwnEnder {
 
     /// Starts an ender, and a thread that waits for it. Returns whether both were started.
     fn start(&mut self, tree: &TreeToEnd) -> bool {
-        self.waiter = tree.start().ok().as_ref().and_then(wait_for);
+        let Ok(mut ender) = tree.start() else { return false };
+        self.waiter = wait_for(&ender);
+        if self.waiter.is_none() {
+            // It would go on beside the next one.
+            let _ = ender.kill();
+            let _ = ender.wait();
+        }
         self.waiter.is_some()
     }
 }

@@ -14,7 +14,7 @@ use crate::model::observation::Observation;
 use crate::model::report::TimeState;
 use crate::model::waited_for::WaitedFor;
 use crate::sys::clock::Timer;
-use crate::sys::descriptors::{Descriptor, Position, descriptors};
+use crate::sys::descriptors::{Descriptor, Position, are_few, descriptors};
 use crate::sys::proc_fs::ProcRoot;
 
 /// A process is looked at once in this time at most.
@@ -87,9 +87,7 @@ impl WaitLookup {
         Some(Observation::WaitedFor { id: target.id, state, what })
     }
 
-    /// The file that a process reads or writes: the one whose offset moved farthest since the look before, or else the only one. A buffered
-    /// write mostly waits for nothing, so a file that is only copied to is not what the process waits for. Which of its sources it waits
-    /// for is not known then: it may have had several since the look before.
+    /// The file that a process reads or writes: the one whose offset moved farthest since the look before, or else the only one.
     fn file(&mut self, target: Target) -> Option<WaitedFor> {
         let open: Vec<OpenFile> = self.open_files(target.pid);
         let before = if self.process == Some(target.id) {
@@ -108,6 +106,8 @@ impl WaitLookup {
         };
         let farthest =
             open.iter().filter_map(|file| Some((moved(file)?, file))).max_by_key(|(moved, _)| *moved);
+        // A buffered write mostly waits for nothing, so a process that also reads waits for what it reads. Which of its sources that is
+        // is not known: it may have had several since the look before.
         let is_read = |file: &OpenFile| {
             let is_new = || !is_standard(file) && !before.contains_key(&key(file));
             !file.descriptor.is_written && (moved(file).is_some() || is_new())
@@ -117,7 +117,7 @@ impl WaitLookup {
         }
         // Standard streams are often files that have nothing to do with it.
         let mut others = open.iter().filter(|file| !is_standard(file));
-        let only = others.next().filter(|_| others.next().is_none());
+        let only = others.next().filter(|_| others.next().is_none() && are_few(&self.root, target.pid));
         let file = farthest.map(|(_, file)| file).or(only)?;
         Some(WaitedFor::File {
             path: file.descriptor.name.clone(),
@@ -167,7 +167,7 @@ impl WaitLookup {
         };
         // Whether each socket is a standard stream.
         let mut sockets: FxHashMap<String, bool> = open.iter().filter_map(socket).collect();
-        if sockets.is_empty() {
+        if sockets.is_empty() || !are_few(&self.root, pid) {
             return None;
         }
         // The sockets that the tables have are removed from `sockets`. If a table can't be read or is too long, its sockets stay there,
@@ -193,9 +193,10 @@ impl WaitLookup {
 
     /// The text of one of the kernel's tables. `None`: it can't be read, or is too long to be read twice a second.
     fn table(file: io::Result<File>) -> Option<String> {
-        let mut text = String::new();
-        let length = file.ok()?.take(MOST_TABLE_BYTES).read_to_string(&mut text).ok()?;
-        ((length as u64) < MOST_TABLE_BYTES).then_some(text)
+        let mut text = Vec::new();
+        let length = file.ok()?.take(MOST_TABLE_BYTES).read_to_end(&mut text).ok()?;
+        // Names of sockets can be any bytes.
+        ((length as u64) < MOST_TABLE_BYTES).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Finds the lock that a process waits for, and who holds it. The lock's file is named if the process has it open. `None`: /proc/locks

@@ -34,7 +34,7 @@ pub(crate) struct Position {
     pub inode: u64,
 }
 
-/// The first descriptors of a process. None if it is gone, or of another user.
+/// The first descriptors of a process: not always all, see [`are_few`]. None if it is gone, or of another user.
 pub(crate) fn descriptors(root: &ProcRoot, pid: u32) -> impl Iterator<Item = Descriptor> {
     /// The link of a descriptor has the permissions of its owner for what the descriptor may do.
     const MAY_WRITE: u32 = 0o200;
@@ -47,6 +47,11 @@ pub(crate) fn descriptors(root: &ProcRoot, pid: u32) -> impl Iterator<Item = Des
             is_written: entry.metadata().ok()?.mode() & MAY_WRITE != 0,
         })
     })
+}
+
+/// Whether [`descriptors`] looks at all descriptors of a process.
+pub(crate) fn are_few(root: &ProcRoot, pid: u32) -> bool {
+    fs::read_dir(root.path(pid, "fd")).into_iter().flatten().nth(MAX_DESCRIPTORS).is_none()
 }
 
 impl Position {

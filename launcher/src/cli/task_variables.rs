@@ -18,7 +18,7 @@ pub(crate) struct TaskVariables(Vec<String>);
 pub(crate) fn task_variables(given: &str) -> Result<TaskVariables, ValueError> {
     // Each name has a NUL in the header.
     const MOST_BYTES: usize = NAMES_BYTES / MAX_NAMES - 1;
-    let names: Vec<String> = given.split(',').map(str::to_owned).collect();
+    let names: Vec<String> = given.split(',').map(|name| name.trim().to_owned()).collect();
     let is_name = |name: &String| !name.is_empty() && name.len() <= MOST_BYTES && !name.contains(['=', '\0']);
     if names.len() > MAX_NAMES || !names.iter().all(is_name) {
         let allowed = format!("up to {MAX_NAMES} names of variables, each of up to {MOST_BYTES} bytes");
@@ -62,7 +62,7 @@ mod tests {
     // Requirement: TASK-2
     #[test]
     fn names_are_checked_and_listed() {
-        let two = task_variables("SAMPLE,STEP").unwrap();
+        let two = task_variables("SAMPLE, STEP").unwrap();
         assert_eq!(two.given(), "SAMPLE,STEP");
         let names: Vec<Vec<u8>> = task::names(&two.listed()).map(<[u8]>::to_vec).collect();
         assert_eq!(names, [b"SAMPLE".to_vec(), b"STEP".to_vec()]);

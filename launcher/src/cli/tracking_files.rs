@@ -114,26 +114,30 @@ fn find_output(option: &str, given: &Path, naming: Naming) -> Result<Output, Usa
 /// If one exists and is not to be replaced, another run writes to it, or it can't be made.
 pub(crate) fn make_tracking_files(options: &mut Options) -> Result<Vec<HeldTrackingFile>, UsageError> {
     let (overwrite, warnings) = (options.preparations.overwrite, &mut options.report.warnings);
-    let mut held = Vec::new();
-    for path in options.preparations.tracking_files.clone() {
-        held.push(lock_and_make(TRACKING_OPTION, path, overwrite, warnings, TrackingFile::create)?);
-    }
+    let trace = options.preparations.gpu_trace.clone();
+    let log = trace.as_ref().filter(|trace| !trace.is_stdout).map(|trace| trace.file.clone());
+    // All locks come first: a file that is made replaces one that is lost, even if another file is refused after it.
+    let mut lock = |option, path| LockedPath::new(option, path, warnings);
+    let rows =
+        options.preparations.tracking_files.clone().into_iter().map(|path| lock(TRACKING_OPTION, path));
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let log = log.map(|path| lock(GPU_LOG_OPTION, path)).transpose()?;
+    let events = options.preparations.events.clone().map(|path| lock(EVENTS_OPTION, path)).transpose()?;
+    let make_rows = |locked: LockedPath| locked.make(overwrite, TrackingFile::create);
+    let make_lines = |locked: LockedPath| locked.make(overwrite, TrackingFile::create_lines);
+    let mut held = rows.into_iter().map(make_rows).collect::<Result<Vec<_>, _>>()?;
     options.tracking.tracking_files = held.iter().map(|held| held.file.target()).collect();
-    if let Some(trace) = options.preparations.gpu_trace.clone() {
-        let make =
-            || lock_and_make(GPU_LOG_OPTION, trace.file, overwrite, warnings, TrackingFile::create_lines);
-        let log = if trace.is_stdout { None } else { Some(make()?) };
+    if let Some(trace) = trace {
+        let log = log.map(make_lines).transpose()?;
         let file = log.as_ref().map(|held| held.file.target());
         options.gpu.on_request = trace.fields.iter().any(|field| field.is_on_request());
         options.tracking.gpu_trace =
             Some(GpuTrace { file, every: trace.every, fields: trace.fields, style: trace.style });
         held.extend(log);
     }
-    if let Some(path) = options.preparations.events.clone() {
-        let events = lock_and_make(EVENTS_OPTION, path, overwrite, warnings, TrackingFile::create_lines)?;
-        options.tracking.alerts.events_file = Some(events.file.target());
-        held.push(events);
-    }
+    let events = events.map(make_lines).transpose()?;
+    options.tracking.alerts.events_file = events.as_ref().map(|held| held.file.target());
+    held.extend(events);
     Ok(held)
 }
 
@@ -152,27 +156,46 @@ pub(crate) fn make_files_of_nodes(
     }
     let mut warnings = Vec::new();
     let paths = find_tracking_files(given, naming)?;
-    let make = |path| lock_and_make(TRACKING_OPTION, path, overwrite, &mut warnings, TrackingFile::create);
-    let held = paths.into_iter().map(make).collect::<Result<_, _>>()?;
+    let locked = paths.into_iter().map(|path| LockedPath::new(TRACKING_OPTION, path, &mut warnings));
+    let locked = locked.collect::<Result<Vec<_>, _>>()?;
+    let held = locked.into_iter().map(|locked| locked.make(overwrite, TrackingFile::create));
+    let held = held.collect::<Result<_, _>>()?;
     warnings.iter().for_each(message);
     Ok(held)
 }
 
-/// Locks the file at `path`, a value of `option`, and makes it by `create`. If another user has made the lock's file, there is no
-/// lock, and a warning is added.
-///
-/// # Errors
-/// If another run holds the lock, or the file can't be made.
-fn lock_and_make(
-    option: &str,
+/// A path of a file of this run, locked against other runs.
+struct LockedPath {
+    option: &'static str,
     path: PathBuf,
-    overwrite: bool,
-    warnings: &mut Vec<String>,
-    create: fn(PathBuf, bool) -> Result<TrackingFile, NoTrackingFile>,
-) -> Result<HeldTrackingFile, UsageError> {
-    let refused = |problem: &dyn std::fmt::Display| UsageError::of_file(option, &path, problem);
-    let in_use = "is the tracking file of another run that has not ended";
-    let lock = take_lock(&path, warnings).map_err(|_| refused(&in_use))?;
-    let file = create(path.clone(), overwrite).map_err(|error| refused(&error))?;
-    Ok(HeldTrackingFile { file, lock })
+    /// `None`: files can't be locked there.
+    lock: Option<OutputLock>,
+}
+
+impl LockedPath {
+    /// Locks `path`, a value of `option`. If another user has made the lock's file, there is no lock, and a warning is added.
+    ///
+    /// # Errors
+    /// If another run holds the lock.
+    fn new(option: &'static str, path: PathBuf, warnings: &mut Vec<String>) -> Result<Self, UsageError> {
+        let in_use = "is the tracking file of another run that has not ended";
+        match take_lock(&path, warnings) {
+            Ok(lock) => Ok(Self { option, path, lock }),
+            Err(_) => Err(UsageError::of_file(option, &path, in_use)),
+        }
+    }
+
+    /// Makes the file by `create`.
+    ///
+    /// # Errors
+    /// If the file can't be made.
+    fn make(
+        self,
+        overwrite: bool,
+        create: fn(PathBuf, bool) -> Result<TrackingFile, NoTrackingFile>,
+    ) -> Result<HeldTrackingFile, UsageError> {
+        let file = create(self.path.clone(), overwrite)
+            .map_err(|error| UsageError::of_file(self.option, &self.path, &error))?;
+        Ok(HeldTrackingFile { file, lock: self.lock })
+    }
 }

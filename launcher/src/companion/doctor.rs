@@ -9,7 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use gpu_track_collector::kept::directory;
 use gpu_track_collector::model::gpu::GpuConfig;
-use gpu_track_collector::model::gpu::listing::Listing;
+use gpu_track_collector::model::gpu::listing::{Driver, Listing};
+use gpu_track_collector::model::gpu_query::whole;
 use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::model::report::{CoresSource, MemorySource, Report};
 use gpu_track_collector::report::figures::{bytes, short};
@@ -197,21 +198,27 @@ fn pressure() -> Checked {
 /// Which GPUs can be read.
 fn gpus(listing: &Result<Listing, String>) -> DoctorFinding {
     const NAME: &str = "GPUs";
+    /// So many have their names told.
+    const NAMED: usize = 3;
     let listing = match listing {
         Ok(listing) => listing,
         Err(problem) => return finding(NAME, Err(problem.clone())),
     };
-    let failed = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
+    let failed = listing.drivers.iter().map(Driver::to_string);
     let problems: Vec<String> = failed.chain(listing.warnings.iter().cloned()).collect();
-    let names = listing.gpus.iter().map(|gpu| gpu.device.name.as_deref().unwrap_or("?"));
-    let names: Vec<&str> = names.take(3).collect();
-    match (listing.count, &problems[..]) {
-        (Some(0), []) => information(NAME, "none, and no driver".into()),
-        (Some(count), []) => {
-            let words = format!("{count}: {}; gpu-track-run --gpus has their figures", names.join(", "));
-            finding(NAME, Ok(words))
-        }
-        _ => finding(NAME, Err(problems.join("; "))),
+    let gpus = whole(listing);
+    if listing.drivers.is_empty() && !gpus.is_empty() {
+        let names = gpus.iter().map(|gpu| gpu.device.name.as_deref().unwrap_or("?"));
+        let more = (gpus.len() > NAMED).then_some("...");
+        let names: Vec<&str> = names.take(NAMED).chain(more).collect();
+        let figures = "gpu-track-run --gpus has their figures".to_owned();
+        let words = format!("{}: {}", gpus.len(), names.join(", "));
+        let words: Vec<String> = [words, figures].into_iter().chain(problems).collect();
+        return finding(NAME, Ok(words.join("; ")));
+    }
+    match &problems[..] {
+        [] => information(NAME, "none, and no driver".into()),
+        problems => finding(NAME, Err(problems.join("; "))),
     }
 }
 
@@ -259,6 +266,7 @@ fn text(findings: &[DoctorFinding], columns: usize) -> String {
             State::No => "no",
             State::Info => "",
         };
+        // "(os error 2)" tells users nothing.
         let words = without_numbers(words);
         for (at, line) in quote::wrap(quote::escape(&words).split_whitespace(), room).iter().enumerate() {
             let (name, state) = if at == 0 { (*name, state) } else { ("", "") };

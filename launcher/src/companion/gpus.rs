@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use gpu_track_collector::model::gpu::listing::{GpuNow, Listed, Listing};
+use gpu_track_collector::model::gpu::listing::{Driver, GpuNow, Listed, Listing};
 use gpu_track_collector::model::gpu::{Device, Figure, GpuConfig, Missing, select};
 use gpu_track_collector::model::gpu_query::{Query, whole};
 use gpu_track_collector::model::gpu_trace::CsvStyle;
@@ -221,7 +221,7 @@ fn tell(problems: Vec<String>, told: &mut Vec<String>) {
 
 /// Which drivers could not be read, and what else is wrong.
 fn problems(listing: &Listing) -> Vec<String> {
-    let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
+    let drivers = listing.drivers.iter().map(Driver::to_string);
     let none = (listing.count == Some(0)).then(|| "no GPU was found".to_owned());
     drivers.chain(listing.warnings.iter().cloned()).chain(none).collect()
 }

@@ -42,9 +42,12 @@ pub(crate) fn requests_end(signal: i32) -> bool {
     END_REQUESTS.contains(&signal)
 }
 
+/// The signals that a program gets for faults of its own.
+const FAULTS: [i32; 7] = [SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP];
+
 /// Whether a program gets this signal for a fault of its own.
 pub(crate) fn is_fault(signal: i32) -> bool {
-    matches!(signal, SIGSEGV | SIGBUS | SIGABRT | SIGILL | SIGFPE | SIGSYS | SIGTRAP)
+    FAULTS.contains(&signal)
 }
 
 /// Whether a signal is ignored in this process.
@@ -69,14 +72,14 @@ pub(crate) fn all_but_faults() -> SignalSet {
     // SAFETY: sigfillset and sigdelset initialise and change the set that they are given.
     unsafe {
         libc::sigfillset(set.as_mut_ptr());
-        for fault in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT] {
+        for fault in FAULTS {
             libc::sigdelset(set.as_mut_ptr(), fault);
         }
         set.assume_init()
     }
 }
 
-/// Makes the set of these signals.
+/// A set as the functions here take it.
 pub(crate) fn set(signals: &[i32]) -> SignalSet {
     let mut set = MaybeUninit::<SignalSet>::zeroed();
     // SAFETY: sigemptyset and sigaddset initialise and change the set that they are given.

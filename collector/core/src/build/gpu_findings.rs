@@ -146,7 +146,7 @@ fn unbalanced(gpus: &[GpuDevice]) -> Option<(usize, GpuFinding)> {
     let is_long = gpus.iter().all(|gpu| gpu.utilization.measured_s.is_none_or(|s| s >= Policy::SHORTEST_S));
     let (least, least_percent) = busy.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (most, most_percent) = busy.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let name = gpus[most].index.map_or_else(|| gpus[most].id.clone(), |index| index.to_string());
+    let name = gpus[most].number();
     let text = format!(
         "busy {least_percent:.0} % of the time, GPU {name} {most_percent:.0} %: their work is uneven"
     );

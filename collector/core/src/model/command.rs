@@ -70,8 +70,12 @@ pub fn is_title(
     }
     // One zero byte ends an argument, and a second one can be an empty argument.
     let is_padded = rest.len() > 2;
-    let has_other_length = || ![0, line.len() as u64].contains(&area_bytes());
-    is_padded || text.contains(&b' ') || has_other_length()
+    is_padded
+        || match area_bytes() {
+            // A name with a blank in it is rarer than a title with one.
+            0 => text.contains(&b' '),
+            bytes => bytes != line.len() as u64,
+        }
 }
 
 /// Whether a command name is that of a helper: a process of gpu-track itself that, unlike `gpu-track run`, runs no command of the
@@ -160,5 +164,7 @@ mod tests {
             assert!(!is_title(line, executable, line.len()), "{line:?}");
             assert!(!is_title(line, executable, 0), "{line:?}");
         }
+        let linked = "/srv/My Programs/bin/python\0";
+        assert!(!is_title(linked, "/usr/bin/python3.12", linked.len()));
     }
 }

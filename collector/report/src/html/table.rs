@@ -18,7 +18,7 @@ pub(super) fn table(title: &str, table: &Table, most_rows: usize) -> String {
     let tips = table.tips.iter().map(String::as_str).chain(std::iter::repeat(""));
     let rows = table.rows.iter().take(most_rows).zip(tips);
     let rows: String = rows.map(|(row, tip)| self::row(row, &table.columns, tip)).collect();
-    let missing = table.total.saturating_sub(most_rows.min(table.rows.len()));
+    let missing = table.missing(most_rows);
     let more = if missing > 0 { format!("<p>... and {missing} more</p>\n") } else { String::new() };
     scrolling(" class=\"sorts\"", title, &heads, &rows) + &more
 }

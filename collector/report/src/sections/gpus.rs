@@ -69,16 +69,14 @@ fn name_of(kind: GpuFindingKind) -> &'static str {
     }
 }
 
-/// Makes the summary's lines of what the figures of GPUs mean, and of what PyTorch had there, `most` at most.
+/// Makes the summary's lines of what the figures of GPUs mean, and after those of all GPUs what PyTorch had there, `most` at most.
 pub(super) fn finding_rows(report: &Report, units: Units, most: usize) -> Vec<Block> {
-    let of_gpu = |gpu: &GpuDevice| {
-        let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
-        let findings = gpu.findings.iter().flatten().map(|finding| finding.text.clone());
-        let texts = torch_text(gpu, units).into_iter().chain(findings);
-        texts.map(|text| format!("GPU {number}: {text}")).collect::<Vec<_>>()
-    };
-    let all = report.gpus.iter().flat_map(of_gpu);
-    all.take(most.min(MOST_FINDINGS)).map(|text| Block::text("", text)).collect()
+    let texts =
+        |gpu: &GpuDevice| gpu.findings.iter().flatten().map(|one| one.text.clone()).collect::<Vec<_>>();
+    let findings = report.gpus.iter().flat_map(|gpu| texts(gpu).into_iter().map(move |text| (gpu, text)));
+    let torch = report.gpus.iter().filter_map(|gpu| Some((gpu, torch_text(gpu, units)?)));
+    let all = findings.chain(torch).take(most.min(MOST_FINDINGS));
+    all.map(|(gpu, text)| Block::text("", format!("GPU {}: {text}", gpu.number()))).collect()
 }
 
 /// Says what PyTorch had on a GPU, in all processes. `None`: none told.
@@ -215,7 +213,7 @@ pub(super) fn memory_row(report: &Report, units: Units) -> Option<Block> {
 
 /// Makes the summary's row of a GPU: when it was lost, if it was, and its figures.
 fn row(gpu: &GpuDevice, units: Units) -> Block {
-    let number = gpu.index.map_or_else(|| gpu.id.clone(), |index| index.to_string());
+    let number = gpu.number();
     let name = gpu.name.as_deref().map(model).unwrap_or_default();
     let lost = gpu.lost_at_s.map(|at_s| Cell::Figure(Tone::Bad, format!("lost at {}", units.seconds(at_s))));
     let cells = lost.into_iter().chain(figure_cells(&[gpu], units)).collect();

@@ -25,9 +25,7 @@ pub(crate) fn gpus_line(listing: &Listing, console: Console) -> String {
     if listing.gpus.is_empty() && listing.drivers.is_empty() {
         lines.push("no GPU".to_owned());
     }
-    lines.extend(
-        listing.drivers.iter().map(|driver| look.text(&format!("{}: {}", driver.name, driver.reason))),
-    );
+    lines.extend(listing.drivers.iter().map(|driver| look.text(&driver.to_string())));
     lines.extend(listing.warnings.iter().map(|warning| look.text(warning)));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

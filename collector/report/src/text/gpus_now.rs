@@ -32,8 +32,7 @@ pub(crate) fn gpus_now(listing: &Listing) -> String {
     if listing.gpus.is_empty() && listing.drivers.is_empty() {
         lines.push("no GPU".to_owned());
     }
-    let drivers = listing.drivers.iter().map(|driver| format!("{}: {}", driver.name, driver.reason));
-    lines.extend(drivers.map(|line| look.text(&line)));
+    lines.extend(listing.drivers.iter().map(|driver| look.text(&driver.to_string())));
     lines.extend(listing.warnings.iter().map(|warning| look.text(warning)));
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
 
 use super::MANIFEST;
 use crate::sinks::output::directory_of;
@@ -101,7 +102,11 @@ fn open(directory: &Path) -> io::Result<OwnedFd> {
     let opened = || directory_of(&directory.join(PREFIX));
     match (opened(), directory.file_name()) {
         (Err(error), Some(name)) if error.kind() == ErrorKind::NotFound => {
-            mkdirat(directory_of(directory)?, name, Mode::RWXU)?;
+            match mkdirat(directory_of(directory)?, name, Mode::RWXU) {
+                // Another run has just made it.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
             opened()
         }
         (opened, _) => opened,

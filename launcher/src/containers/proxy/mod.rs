@@ -40,7 +40,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use self::connection::Connection;
 use self::create::{Editor, Outcome};
-use self::parking::{Parking, State};
+use self::parking::{Parked, Parking, State};
 use self::requests::{CreateRequest, Held};
 use self::session_access::SessionAccess;
 use crate::process::before_main::{close_inherited_but, is_open};
@@ -53,8 +53,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The stack of the thread that creates a container, bytes.
 const STACK: usize = 256 << 10;
 
-/// Runs this process as a proxy, and returns its exit status. `None`: it lacks the arguments or the descriptors of one.
+/// Runs this process as a proxy, and returns its exit status. `None`: it lacks what a proxy needs.
 pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
+    // Of the listener, the life pipe, the lock, and the parking.
     const KINDS: [FileType; 6] = [
         FileType::Socket,
         FileType::Fifo,
@@ -93,8 +94,9 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
         refusal: OnceLock::new(),
     };
     Proxy::new(directory, editor, (listener, life), Parking::new(parking))?.work();
+    // Held, it would make the directory look used.
     drop(lock);
-    // A client that outlived the run has kept the launcher from it.
+    // The launcher could not remove the directory while a client used it. The last to leave does.
     if let Some(directory) = of_run() {
         directory.leave_if_left();
     }
@@ -163,7 +165,7 @@ impl Proxy {
         (listener, life): (OwnedFd, OwnedFd),
         mut parking: Parking,
     ) -> Option<Self> {
-        let left = parking.take_all();
+        let left: Vec<Parked> = parking.take_all().collect();
         let mut notes = OpenOptions::new();
         notes.append(true).create(true).mode(0o600);
         let notes = notes.open(directory.file(NOTES)).ok();
@@ -297,7 +299,7 @@ impl Proxy {
         self.next += 1;
         let connection = Connection::new(client, daemon, self.held.clone());
         if self.parking.is_crowded(self.clients.len()) {
-            drop(self.parking.take_all());
+            self.parking.take_all().for_each(drop);
             self.clients
                 .iter()
                 .for_each(|(number, connection)| self.parking.park(*number, connection.ends()));

@@ -71,32 +71,33 @@ impl Parking {
         self.parked > 2 * open + 64
     }
 
-    /// Takes all connections out of the queue.
-    pub(super) fn take_all(&mut self) -> Vec<Parked> {
-        let all = std::iter::from_fn(|| self.take()).collect();
+    /// Takes all connections out of the queue, each when the next one is asked for. Those whose descriptors did not arrive are
+    /// closed: no more could be open.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Parked> {
         self.parked = 0;
-        all
+        std::iter::from_fn(|| self.take()).flatten()
     }
 
-    fn take(&self) -> Option<Parked> {
+    /// Takes the next connection out of the queue. `None`: the queue is empty. `Some(None)`: the message is not whole.
+    fn take(&self) -> Option<Option<Parked>> {
         let mut number = [0; size_of::<u64>()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let received =
             recvmsg(&self.receiver, &mut [IoSliceMut::new(&mut number)], &mut rights, flags).ok()?;
-        if received.bytes != number.len() {
-            return None;
-        }
         let fds = rights.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
         let mut fds = fds.flatten();
-        let (client, daemon, number) = (fds.next()?, fds.next()?, u64::from_ne_bytes(number));
-        let mut state = [0];
-        let is_known = self.states.read_exact_at(&mut state, number).is_ok();
-        Some(Parked { number, client, daemon, is_idle: is_known && state == [State::Idle as u8] })
+        let ends = fds.next().zip(fds.next()).filter(|_| received.bytes == number.len());
+        let number = u64::from_ne_bytes(number);
+        Some(ends.map(|(client, daemon)| {
+            let mut state = [0];
+            let is_known = self.states.read_exact_at(&mut state, number).is_ok();
+            Parked { number, client, daemon, is_idle: is_known && state == [State::Idle as u8] }
+        }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The GPUs of a machine and what each can report, as `--gpus` prints them and `--guuids` is checked against.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -39,6 +40,12 @@ pub struct Driver {
     pub name: String,
     /// Why it could not be read.
     pub reason: String,
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.reason)
+    }
 }
 
 /// A device, and what it can report.

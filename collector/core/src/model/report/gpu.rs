@@ -116,6 +116,11 @@ pub struct GpuDevice {
 }
 
 impl GpuDevice {
+    /// What it is called in texts: its index, or else its id.
+    pub fn number(&self) -> String {
+        self.index.map_or_else(|| self.id.clone(), |index| index.to_string())
+    }
+
     /// The GPUs that sums are over. A part of a GPU (MIG) is left out if its whole device is tracked, too: that has its figures.
     pub fn whole(gpus: &[Self]) -> impl Iterator<Item = &Self> {
         gpus.iter().filter(|gpu| !gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id)))

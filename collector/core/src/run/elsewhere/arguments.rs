@@ -85,9 +85,11 @@ impl<'a> Options<'a> {
         false
     }
 
-    /// Whether one of these is among the options. `--name=false` does not count.
+    /// Whether one of these is among the options. `--name=false` does not count, and takes back a `--name` before it.
     pub(in crate::run) fn has_any(&self, names: &[&str]) -> bool {
-        self.list.iter().any(|(name, value)| names.contains(name) && *value != Some("false"))
+        names.iter().any(|name| {
+            self.list.iter().any(|(given, _)| given == name) && self.value(&[name]) != Some("false")
+        })
     }
 
     /// The value of the last option that has one of these names.
@@ -121,7 +123,7 @@ mod tests {
             assert_eq!(options.value(&["p", "name"]), value, "{line}");
             assert_eq!(options.operands.join(" "), operands, "{line}");
         }
-        let words = ["--rm=false".to_owned(), "-d".to_owned()];
+        let words = ["--rm", "--rm=false", "-d"].map(str::to_owned);
         let options = Options::parse(&words, |_| Value::None);
         assert!(options.has_any(&["d"]) && !options.has_any(&["rm"]));
     }

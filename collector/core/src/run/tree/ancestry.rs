@@ -40,13 +40,21 @@ impl Tree {
         if is_nearest { Some(id) } else { process.ancestry.uninstrumented_ancestor }
     }
 
-    /// Whether a fork child of this parent may write no FORK record: the parent is uninstrumented, or unknown.
+    /// Whether a fork child of this parent may write no FORK record: the parent is or was uninstrumented, or that is unknown.
     pub(super) fn may_fork_without_record(&self, parent: Parent) -> bool {
         match parent {
             Parent::Launcher => false,
-            Parent::Known(id) => self.processes.get(&id).is_some_and(|parent| !parent.is_instrumented()),
+            Parent::Known(id) => match self.processes.get(&id) {
+                Some(parent) => !parent.is_instrumented(),
+                None => self.finalized(id).is_none_or(|parent| !parent.was_instrumented),
+            },
             Parent::Unknown => true,
         }
+    }
+
+    /// What is kept of a finalized process. `None`: it is not finalized, or was too long ago.
+    pub(super) fn finalized(&self, id: ProcessId) -> Option<&Finalized> {
+        self.recently_finalized.iter().rev().find(|finalized| finalized.id == id)
     }
 
     /// Puts other processes in the places of these as nearest uninstrumented ancestors, in every process of the tree.
@@ -71,8 +79,7 @@ impl Tree {
         if let Some(process) = self.processes.get(&id) {
             return Some(process.name.command.clone());
         }
-        let finalized = self.recently_finalized.iter().rev().find(|finalized| finalized.id == id);
-        finalized.map(|finalized| finalized.command.clone())
+        self.finalized(id).map(|finalized| finalized.command.clone())
     }
 
     /// The task that a child of this parent is in until it has a mark of its own: the parent's. [`TaskId::WORKFLOW`] if the parent
@@ -82,8 +89,7 @@ impl Tree {
         if let Some(process) = self.processes.get(&id) {
             return process.ids.task;
         }
-        let finalized = self.recently_finalized.iter().rev().find(|finalized| finalized.id == id);
-        finalized.map_or(TaskId::WORKFLOW, |finalized| finalized.task)
+        self.finalized(id).map_or(TaskId::WORKFLOW, |finalized| finalized.task)
     }
 
     /// Moves a process whose parent has become known, and its descendants, into the parent's task, with the tasks that it began

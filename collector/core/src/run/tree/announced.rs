@@ -31,6 +31,11 @@ pub(super) struct Announced {
 }
 
 impl Announced {
+    /// Whether it is about this process. One from long before the process's start is about an earlier process of that pid.
+    fn is_of(&self, process: &Process) -> bool {
+        self.at_ns.saturating_add(Tolerance::ANNOUNCED_EARLY_NS) >= process.lifetime.earliest_start_ns
+    }
+
     /// Whether the process has exec'd the announced program, and runs or ran it last. Either its last START names that program, or the
     /// program carries no shim. Then no START came since, and no EXIT, which the old program writes if the exec fails.
     fn has_run(&self, process: &Process) -> bool {
@@ -76,12 +81,7 @@ impl Tree {
     /// Finds out for a process that leaves the tree whether its last program was the call of a client. Also finds out as which user an
     /// uninstrumented one ran, if that is not the launcher's. Either is known by its PROGRAM record, which is dropped, or by /proc.
     pub(super) fn take_announced(&mut self, process: &Process) -> (Option<ClientCall>, Option<u32>) {
-        // An announcement from long before the process's start is of an earlier process of that pid.
-        let is_of_process = |announced: &Announced| {
-            announced.at_ns.saturating_add(Tolerance::ANNOUNCED_EARLY_NS)
-                >= process.lifetime.earliest_start_ns
-        };
-        let announced = self.announced.remove(&process.ids.key).filter(is_of_process);
+        let announced = self.announced.remove(&process.ids.key).filter(|announced| announced.is_of(process));
         let user = process.program.other_user.or_else(|| announced.as_ref()?.user);
         let seen = process.name.args.as_deref();
         let told = announced.as_ref().filter(|announced| announced.has_run(process));
@@ -106,23 +106,24 @@ impl Tree {
     }
 
     /// The arguments, or else the name, of the program that had a client started. That is the parent, or the nearest ancestor that is
-    /// no shell. Empty: unknown.
+    /// no shell. Of a finalized one, only the name is known. Empty: unknown.
     fn starter(&self, process: &Process) -> Vec<String> {
         let mut parent = process.ancestry.parent;
         for _ in 0..=MAX_SHELLS {
             let Parent::Known(id) = parent else { break };
-            let Some(process) = self.processes.get(&id) else {
-                let ended = self.recently_finalized.iter().rev().find(|ended| ended.id == id);
+            let Some(ancestor) = self.processes.get(&id) else {
+                let ended = self.finalized(id).filter(|ended| !SHELLS.contains(&&*ended.command));
                 return ended.map(|ended| words(&ended.command)).unwrap_or_default();
             };
-            if !SHELLS.contains(&&*process.name.command) {
+            if !SHELLS.contains(&&*ancestor.name.command) {
+                let announced = self.announced.get(&ancestor.ids.key);
                 let announced =
-                    self.announced.get(&process.ids.key).filter(|announced| announced.has_run(process));
+                    announced.filter(|announced| announced.is_of(ancestor) && announced.has_run(ancestor));
                 let told = announced.map(|announced| &announced.args).filter(|args| !args.is_empty());
-                let args = process.name.args.as_ref().or(told);
-                return args.cloned().unwrap_or_else(|| words(&process.name.command));
+                let args = ancestor.name.args.as_ref().or(told);
+                return args.cloned().unwrap_or_else(|| words(&ancestor.name.command));
             }
-            parent = process.ancestry.parent;
+            parent = ancestor.ancestry.parent;
         }
         Vec::new()
     }

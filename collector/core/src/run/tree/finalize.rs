@@ -254,6 +254,7 @@ impl Tree {
             task: process.ids.task,
             awaits_reaping: process.end.reaped.is_none(),
             is_helper: process.ids.is_helper,
+            was_instrumented: process.is_instrumented(),
             finalized_ns: now_ns,
         };
         push_last(&mut self.recently_finalized, finalized, Tolerance::FINALIZED_KEPT);

@@ -29,7 +29,7 @@ impl Tree {
     /// Whether a process with this parent was started by a helper.
     fn is_of_helper(&self, parent: Parent) -> bool {
         let Some(id) = parent.known() else { return false };
-        let finalized = || self.recently_finalized.iter().any(|parent| parent.id == id && parent.is_helper);
+        let finalized = || self.finalized(id).is_some_and(|parent| parent.is_helper);
         self.processes.get(&id).map_or_else(finalized, |parent| parent.ids.is_helper)
     }
 }

@@ -44,7 +44,7 @@ pub struct LiveInterval {
     pub counted_at_ns: u64,
     /// CPU time since then, nanoseconds. Negative: more had been counted than it used.
     pub cpu_ns: i64,
-    /// Threads, as far as known.
+    /// Threads at its last sample; 1 if there was none.
     pub threads: u64,
 }
 

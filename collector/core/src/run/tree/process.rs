@@ -300,6 +300,8 @@ pub(super) struct Finalized {
     /// No REAPED record has come.
     pub awaits_reaping: bool,
     pub is_helper: bool,
+    /// Its last program wrote records.
+    pub was_instrumented: bool,
     /// CLOCK_MONOTONIC.
     pub finalized_ns: u64,
 }

@@ -37,8 +37,9 @@ impl Page {
             let tone = if i == 0 { Tone::Faint } else { Tone::Plain };
             self.line(indent, &(self.look.paint(tone, &line) + &bar));
         }
-        if table.total > MOST_ROWS {
-            self.line(indent, &format!("... and {} more", table.total - MOST_ROWS));
+        let missing = table.missing(MOST_ROWS);
+        if missing > 0 {
+            self.line(indent, &format!("... and {missing} more"));
         }
     }
 
