@@ -45,11 +45,11 @@ fn register() -> c_int {
     // SAFETY: SQLite's own VFS is never freed, and neither is this one. SQLite only reads it once it is registered.
     unsafe {
         let base = ffi::sqlite3_vfs_find(ptr::null());
-        let Some(&own) = base.as_ref() else { return ffi::SQLITE_ERROR };
+        let Some(&of_sqlite) = base.as_ref() else { return ffi::SQLITE_ERROR };
         let own = sqlite3_vfs {
             iVersion: 1,
             // SQLite makes room of this size for each file, which this VFS or SQLite's own fills (see `open_file`).
-            szOsFile: own.szOsFile.max(size_of::<OpenFile>() as c_int),
+            szOsFile: of_sqlite.szOsFile.max(size_of::<OpenFile>() as c_int),
             pNext: ptr::null_mut(),
             zName: NAME.as_ptr(),
             pAppData: base.cast(),
@@ -57,7 +57,7 @@ fn register() -> c_int {
             xDelete: Some(delete),
             xAccess: Some(access),
             xFullPathname: Some(full_name),
-            ..own
+            ..of_sqlite
         };
         let make_default = 0;
         ffi::sqlite3_vfs_register(Box::into_raw(Box::new(own)), make_default)

@@ -86,6 +86,7 @@ pub(crate) fn print_warnings_beside_report(config: &Config, report: &Report) {
     {
         return;
     }
+    // All formats are gpu_tracker's here, and have the same zeros for unknown figures.
     let first = config.report.targets.first();
     let stand_ins = first.and_then(|target| stand_ins(report, &target.format));
     let warnings = report.warnings.iter().map(|warning| &warning.text).chain(&stand_ins);

@@ -75,7 +75,7 @@ impl OutputLock {
         let is_refused = matches!(result, Err(Errno::ACCESS | Errno::ROFS | Errno::PERM));
         // Checked after the open, to find another user's file that was there before or was put there since. A killed run of root
         // leaves a file that only root can open.
-        let foreign = if is_refused { other_owner(&path) } else { foreign_owner(&path) };
+        let foreign = if is_refused { other_owner(&path) } else { other_owner_but_root(&path) };
         if let Some(uid) = foreign {
             return Err(NoLock::Foreign { path, uid });
         }
@@ -104,7 +104,7 @@ impl OutputLock {
                 return Err(error);
             }
             let mut lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
-            if foreign_owner(path).is_some() {
+            if other_owner_but_root(path).is_some() {
                 // The caller refuses this lock. Its drop must not remove another user's file.
                 lock.is_in_place = true;
             }
@@ -150,7 +150,7 @@ fn lock_path(report: &Path) -> Option<PathBuf> {
 }
 
 /// The owner of the file or link at `path`. `None`: it is this user's or root's, or there is none.
-fn foreign_owner(path: &Path) -> Option<u32> {
+fn other_owner_but_root(path: &Path) -> Option<u32> {
     other_owner(path).filter(|owner| *owner != 0)
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
     let is_tracked = spec.segment.as_ref().is_some_and(|segment| trusted::is_own_file(segment));
     let is_late = !has_command && is_input_over();
     let checked_in = if is_tracked || is_late { None } else { check_in(&spec) };
-    let Some((CheckedIn { file, part }, place, is_left)) = checked_in else {
+    let Some((CheckedIn { file, part }, place, stays_here)) = checked_in else {
         if !has_command {
             // The launcher waits for the tasks of all nodes, also for those that track nothing.
             step::say_ready(None);
@@ -64,7 +64,7 @@ pub(crate) fn prepare(options: &mut Options) -> io::Result<Prepared> {
     };
     options.gpu.uuids = gpu_list::selected_here(&options.gpu);
     options.report.targets = vec![json_in(&file)];
-    options.diagnosis.agent = Some(AgentSpec { left: is_left.then_some(file), ..spec });
+    options.diagnosis.agent = Some(AgentSpec { left: stays_here.then_some(file), ..spec });
     options.report.node_part = Some(part);
     Ok(Prepared::Goes(place))
 }

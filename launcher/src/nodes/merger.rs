@@ -70,8 +70,8 @@ fn start(segment: &Path, directory: &Path) -> io::Result<u32> {
     Ok(merger.spawn()?.id())
 }
 
-/// Writes the report of all nodes, as they are now, to the files that the user named. Returns the exit status. `None`: these are not the
-/// arguments of this process.
+/// Writes the report of all nodes, as they are now, to the files that the user named. Returns the exit status. `None`: it lacks its
+/// arguments, or there is nothing to merge yet.
 pub(crate) fn serve_merger(args: &[OsString]) -> Option<i32> {
     let [_segment, directory] = args else { return None };
     let directory = NodeDirectory::local(Path::new(directory)).ok()?;

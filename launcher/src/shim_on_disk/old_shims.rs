@@ -114,7 +114,8 @@ impl Upkeep {
     }
 }
 
-/// Removes this user's shims that nothing has used for [`KEPT_UNUSED`], their links, and the incomplete files of killed launchers.
+/// Removes this user's shims that nothing has used for [`KEPT_UNUSED`], and their links. The incomplete files of killed launchers go with
+/// the shim of their build.
 /// Shims that a process of this user still uses are touched instead. If the lock can't be taken, nothing is removed.
 fn remove_unused(directory: &Path, user: User, proc_root: &Path) -> io::Result<()> {
     let unused = |file: &&OldFile| file.is_unused(user);

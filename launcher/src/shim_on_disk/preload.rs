@@ -52,17 +52,21 @@ impl Preload {
     pub(crate) fn variables(&self, segment: &Path) -> Vec<(&'static str, OsString)> {
         let shim = shim_in(self.value.as_bytes()).map(|shim| OsStr::from_bytes(shim).to_owned());
         let preload = shim.map(|shim| (ENV_PRELOAD, shim));
-        preload.into_iter().chain([(ENV_SESSION, joined(&outer_sessions(), segment.as_os_str()))]).collect()
+        preload.into_iter().chain([(ENV_SESSION, sessions(segment))]).collect()
     }
 
     /// The command's environment: the launcher's, with the shim and this session's segment.
     pub(crate) fn environment(&self, segment: &Path) -> Environment {
-        let sessions = joined(&outer_sessions(), segment.as_os_str());
         env::vars_os()
             .filter(|(name, _)| name != ENV_SESSION && name != ENV_PRELOAD)
-            .chain([(ENV_SESSION.into(), sessions), (ENV_PRELOAD.into(), self.value.clone())])
+            .chain([(ENV_SESSION.into(), sessions(segment)), (ENV_PRELOAD.into(), self.value.clone())])
             .collect()
     }
+}
+
+/// The value of GPU_TRACK_SESSION for processes of this session.
+fn sessions(segment: &Path) -> OsString {
+    joined(&outer_sessions(), segment.as_os_str())
 }
 
 /// Whether [`MAX_SESSIONS`] or more runs are around this one. Then its processes do not map its segment.

@@ -97,6 +97,7 @@ pub(super) unsafe extern "C" fn execveat(
     flags: c_int,
 ) -> c_int {
     save_peak();
+    // The path can be relative to `dir`, where `announce` does not look for it.
     // SAFETY: the caller keeps libc's contract.
     unsafe { program::announce(ptr::null(), argv.cast()) };
     // SAFETY: the caller keeps libc's contract.

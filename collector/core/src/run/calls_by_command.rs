@@ -156,7 +156,7 @@ impl CallsByCommand {
                 self.note_ended(&process.name.command, 0);
             }
         } else {
-            // The next reading has its first thread.
+            // A later reading has its first thread: `waits` grows when the child is finalized.
             return false;
         }
         self.known = self.known.plus(now.own.without(last.own));
@@ -164,7 +164,8 @@ impl CallsByCommand {
         true
     }
 
-    /// Notes that processes of a command may have added to the run's sum what no reading of them has.
+    /// Notes that processes of a command may have added to the run's sum what no reading of them has. `reaped_ns`: when one was reaped at
+    /// the earliest, CLOCK_MONOTONIC nanoseconds; 0: none need have been.
     fn note_ended(&mut self, command: &Arc<str>, reaped_ns: u64) {
         let latest = self.ended.entry(Arc::clone(command)).or_default();
         *latest = reaped_ns.max(*latest);

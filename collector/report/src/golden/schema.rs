@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use super::super::json;
 use super::compare;
 
-/// What an enum or object is called in the page. schemars numbers the types of one generic type.
+/// What an enum or object is called in docs/REPORT.md and in the schema: without the digits that schemars appends to tell the types of
+/// one generic type apart.
 pub(super) fn type_name(reference: &str) -> &str {
     reference.rsplit('/').next().unwrap_or_default().trim_end_matches(|c: char| c.is_ascii_digit())
 }

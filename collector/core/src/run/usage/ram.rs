@@ -352,6 +352,7 @@ impl RamUsage {
             if sign > 0 {
                 let now = at_least.map(positive);
                 self.raise_at_most(&at_most.map(positive));
+                // What held it is found once, at the end.
                 self.raise(&now, [window.until_ns, at_ns], MaxFootprint::with_moment, PeakHolders::default);
             }
         }

@@ -366,11 +366,11 @@ fn gpm(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
         return;
     }
     let raw = handle.raw;
-    // An instance whose utilization NVML tells has no samples of its own.
     let gpm = match handle.parent_raw {
         Some(_) => match &handle.gpm {
             Some(Err(missing)) => Err(missing.clone()),
             Some(Ok(_)) => return,
+            // NVML told its utilization itself, so its counters were not asked for.
             None => Err(Missing::NotSupported),
         },
         None => Ok(handle.gpm.get_or_insert_with(|| Gpm::start(api, raw, None))),

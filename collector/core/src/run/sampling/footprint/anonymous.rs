@@ -216,7 +216,7 @@ fn unshared_since(members: &[Member], read_ns: u64) -> u64 {
     members.iter().map(of_one).sum()
 }
 
-/// What is known of the anonymous pages of the process `without` of [`of_read`], which is no member.
+/// What is known of the anonymous pages of the command's first process, where the footprint of its descendants alone is wanted.
 #[derive(Default)]
 struct LeftOut {
     /// Its proportional part of pages that the members have for certain, too.
