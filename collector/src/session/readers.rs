@@ -40,7 +40,7 @@ use crate::store::replay_journal::JournaledRun;
 use crate::store::run_directory::{NOTES, RunDirectory};
 use crate::sys::clock::{self, Timer};
 use crate::sys::pidfd;
-use crate::sys::proc_fs::{self, ProcRoot};
+use crate::sys::proc_fs::{self, ProcRoot, Stat};
 use crate::sys::segment::Segment;
 
 /// How often all processes that ended are looked for in /proc, nanoseconds. In between, only those are looked for whose reaper will
@@ -87,6 +87,8 @@ pub(super) struct Readers {
     segment_name: SegmentName,
     containers: ContainerMonitor,
     container_processes: ContainerProcesses,
+    /// Length of a clock tick, microseconds.
+    tick_us: u64,
 }
 
 impl Readers {
@@ -144,6 +146,7 @@ impl Readers {
                 RunDirectory::of_segment(segment.named().path()).map(|directory| directory.file(NOTES)),
             ),
             container_processes: ContainerProcesses::default(),
+            tick_us,
             root,
         }
     }
@@ -170,7 +173,11 @@ impl Readers {
     /// Reads what /proc still has of a process that the kernel says ended at `at_ns`, CLOCK_MONOTONIC nanoseconds. The kernel reports
     /// the end of the first thread, and other threads may live on.
     fn read_end(&self, target: &Target, at_ns: u64) -> Observation {
-        let stat = self.root.stat(target.pid);
+        let has_identity = |stat: &Stat| {
+            target.identity.is_shown(stat.start_ns(self.tick_us), || pidfd::inode(target.pid).unwrap_or(0))
+        };
+        // Another process can have its pid by now.
+        let stat = self.root.stat(target.pid).filter(has_identity);
         // It left /proc between `at_ns` and now. The core gives its reaper some time to write REAPED from `gone_ns` on.
         let gone_ns = stat.is_none().then(clock::monotonic_ns);
         if stat.is_some_and(|stat| !stat.is_over()) {

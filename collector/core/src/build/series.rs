@@ -1,4 +1,4 @@
-//! The run over time, as a report has it: at most [`MOST_POINTS`] points, and [`MAX_COMMANDS`] commands beside all others.
+//! The run over time, as a report has it: at most [`Series::MOST_POINTS`] points, and [`MAX_COMMANDS`] commands beside all others.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -15,8 +15,6 @@ use crate::run::RunState;
 use crate::run::over_time::commands::CommandTracks;
 use crate::run::over_time::{self, OverTime, Sets, Values};
 
-/// Maximum number of points. A picture in a report is hardly wider, and the report's file stays small.
-pub(super) const MOST_POINTS: usize = 300;
 /// Values have seven digits, so two that differ by less than this part of them count as equal.
 const ROUNDING: f64 = 1e-6;
 /// Commands with lists of their own: half of them for their RAM, the others for their CPU time.
@@ -67,7 +65,7 @@ pub(super) fn series(run: &RunState, wall_s: f64, cpu: &Cpu) -> Series {
 /// is left without length, and is joined with the one beside it.
 fn points(run: &RunState, wall_s: f64) -> Vec<Point> {
     let all = run.samples.over_time.points();
-    let joined_count = all.len().div_ceil(MOST_POINTS).max(1);
+    let joined_count = all.len().div_ceil(Series::MOST_POINTS).max(1);
     let seconds = |at_ns: u64| run.since_start_s(at_ns).min(wall_s);
     let mut points: Vec<Point> = Vec::new();
     for first in (0..all.len()).step_by(joined_count) {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::grid::MOST_POINTS;
 use super::idle::idle_nodes;
 use super::machine::at_least_mean;
 use super::merger::Merger;
@@ -303,7 +302,7 @@ impl Merger {
     /// The sums of all nodes over time. GPUs, commands and file systems are in the reports of the nodes.
     fn series(&self) -> Series {
         let grid = self.plan.grid;
-        let bins_per_point = grid.bins.div_ceil(MOST_POINTS);
+        let bins_per_point = grid.bins.div_ceil(Series::MOST_POINTS);
         let (start_s, end_s) = grid.axis(bins_per_point);
         let track = |sum: &Sum, scale: Scale| {
             let line = sum.line(bins_per_point);

@@ -1,7 +1,5 @@
 //! One grid of wall-clock time for all nodes: bins of equal width.
 
-/// Maximum number of points of a merged series, as in the report of one node.
-pub(super) const MOST_POINTS: usize = 300;
 /// Maximum number of bins. A report has 150 to 300 points, so a point of a run of the whole length has two to five bins.
 pub(super) const MOST_BINS: i64 = 600;
 /// The least width of a bin, microseconds: the start of a report is not more exact.

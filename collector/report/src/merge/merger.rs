@@ -6,7 +6,6 @@ use super::agent_part::{count_as_descendants, note_absence};
 use super::commands::Commands;
 use super::common::Common;
 use super::ending::Endings;
-use super::grid::MOST_POINTS;
 use super::head::cut;
 use super::machine::Machines;
 use super::merged_processes::MergedProcesses;
@@ -21,8 +20,8 @@ use super::time_spent::TimeSums;
 use super::totals::{Known, Totals};
 use super::usable::UsableOfMachine;
 use crate::model::report::{
-    ContainerUsage, CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Topic,
-    UnreadFile, Warning,
+    ContainerUsage, CoresSource, GpusSource, MemorySource, Node, RankUsage, Report, ReportFiles, Series,
+    Topic, UnreadFile, Warning,
 };
 use crate::read::ReadReport;
 
@@ -229,7 +228,7 @@ impl Merger {
 
     /// How many bins a point of a node's series has. The more nodes there are, the fewer points each has.
     pub(super) fn bins_per_node_point(&self) -> usize {
-        let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, MOST_POINTS);
+        let points = (NODE_POINTS / self.plan.nodes.len().max(1)).clamp(1, Series::MOST_POINTS);
         self.plan.grid.bins.div_ceil(points)
     }
 

@@ -40,6 +40,11 @@ pub struct Series {
     pub other_commands: Option<OtherCommandSeries>,
 }
 
+impl Series {
+    /// Maximum number of points. A picture in a report is hardly wider, and the report's file stays small.
+    pub const MOST_POINTS: usize = 300;
+}
+
 /// A quantity of the tree's parts and of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

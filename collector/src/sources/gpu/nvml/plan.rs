@@ -63,7 +63,7 @@ pub(super) struct Plan {
     budget: Budget,
     costs: BTreeMap<Kind, Costs>,
     /// What the kinds cost of each device: one can be much slower than the others.
-    own_costs: BTreeMap<(Option<String>, Kind), Costs>,
+    own_costs: BTreeMap<Kind, BTreeMap<Option<String>, Costs>>,
     /// When the figures of each device are due. A kind that was not read yet is missing.
     due: BTreeMap<Option<String>, Due>,
     /// Since when each device is known, CLOCK_MONOTONIC nanoseconds. A kind that was not read yet is due since then.
@@ -327,7 +327,11 @@ impl Plan {
 
     fn note_cost(&mut self, id: &Option<String>, kind: Kind, took_ns: u64) {
         self.costs.entry(kind).or_default().add(took_ns);
-        self.own_costs.entry((id.clone(), kind)).or_default().add(took_ns);
+        let own = self.own_costs.entry(kind).or_default();
+        match own.get_mut(id) {
+            Some(costs) => costs.add(took_ns),
+            None => own.entry(id.clone()).or_default().add(took_ns),
+        }
     }
 
     /// Notes that a kind of figures was read in a visit that began at `began_ns` (CLOCK_MONOTONIC), and took `took_ns`.
@@ -340,7 +344,8 @@ impl Plan {
     /// Charges a reading to the budget, but at most [`policy::MAX_USUAL_COSTS`] times what its kind usually costs of this device, since a
     /// preempted one takes longer.
     fn spend(&mut self, id: &Option<String>, kind: Kind, began_ns: u64, took_ns: u64) {
-        let usual_ns = self.own_costs.get(&(id.clone(), kind)).map_or(0, Costs::median_ns);
+        let own = self.own_costs.get(&kind).and_then(|own| own.get(id));
+        let usual_ns = own.map_or(0, Costs::median_ns);
         let most_ns = usual_ns.saturating_mul(policy::MAX_USUAL_COSTS);
         self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
     }
