@@ -11,14 +11,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use gpu_track_abi::preload::{SHIM_PREFIX, around_shim};
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION, MAX_PATH};
 use gpu_track_collector::model::containers::NotTracked;
 use serde_json::{Map, Value, json};
 
-use super::daemon::{self, NoReply, Reply};
+use super::daemon::{self, Info, NoReply, Reply};
 use super::json;
 use super::requests::CreateRequest;
 
@@ -34,8 +34,7 @@ pub(super) struct Editor {
     pub(super) of_proxy: PathBuf,
     pub(super) shim: PathBuf,
     pub(super) segment: PathBuf,
-    /// Why no container of this daemon can be edited, once it was asked.
-    pub(super) refusal: OnceLock<Option<NotTracked>>,
+    pub(super) info: Info,
 }
 
 /// What becomes of a request.
@@ -68,7 +67,8 @@ impl Editor {
         if client.is_some_and(only_creates) {
             return Err(Some(NotTracked::Detached));
         }
-        if let Some(why) = self.daemon_refusal() {
+        let info = self.info().ok_or(NotTracked::DaemonUnknown)?;
+        if let Some(why) = refusal_of(&info) {
             return Err(Some(why));
         }
         let found = match daemon::get(&self.socket, &format!("/images/{image}/json")) {
@@ -113,15 +113,9 @@ impl Editor {
         }
     }
 
-    /// Why no container of this daemon can be edited. `None`: they can. A daemon that did not answer is asked again.
-    fn daemon_refusal(&self) -> Option<NotTracked> {
-        if let Some(known) = self.refusal.get() {
-            return *known;
-        }
-        let reply = daemon::get(&self.socket, "/info").filter(|reply| reply.status == 200);
-        let info = reply.and_then(|reply| reply.json()).filter(|info| info.get("KernelVersion").is_some());
-        let Some(info) = info else { return Some(NotTracked::DaemonUnknown) };
-        *self.refusal.get_or_init(|| refusal_of(&info))
+    /// What the daemon says of itself. `None`: it does not answer.
+    pub(super) fn info(&self) -> Option<Arc<Value>> {
+        self.info.of(&self.socket)
     }
 }
 
@@ -457,7 +451,7 @@ mod tests {
             of_proxy: "/p/docker.sock".into(),
             shim: "/shim".into(),
             segment: "/s.d/s".into(),
-            refusal: OnceLock::new(),
+            info: Info::default(),
         };
         let body = request(&json!({}), &json!({})).to_string();
         let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -479,7 +473,7 @@ mod tests {
             of_proxy: "/p/docker.sock".into(),
             shim: "/shim".into(),
             segment: "/s.d/s".into(),
-            refusal: OnceLock::new(),
+            info: Info::default(),
         };
         let named = |host: Value| {
             let body = json!({"Image": "a", "HostConfig": host}).to_string();

@@ -23,8 +23,8 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use self::connection::Connection;
 use self::create::{Editor, Outcome};
+use self::daemon::Info;
 use self::parking::{Parked, Parking, State};
 use self::requests::{CreateRequest, Held};
 use self::session_access::SessionAccess;
@@ -91,7 +92,7 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
         of_proxy: directory.file(DOCKER_SOCKET),
         shim: shim.into(),
         segment: segment.clone(),
-        refusal: OnceLock::new(),
+        info: Info::default(),
     };
     Proxy::new(directory, editor, (listener, life), Parking::new(parking))?.work();
     // Held, it would make the directory look used.
@@ -166,13 +167,17 @@ impl Proxy {
         mut parking: Parking,
     ) -> Option<Self> {
         let left: Vec<Parked> = parking.take_all().collect();
+        let editor = Arc::new(editor);
+        let of_thread = Arc::clone(&editor);
+        // The first container does not wait for the answer then. Without a thread, it does.
+        let _ = thread::Builder::new().stack_size(STACK).spawn(move || drop(of_thread.info()));
         let mut notes = OpenOptions::new();
         notes.append(true).create(true).mode(0o600);
         let notes = notes.open(directory.file(NOTES)).ok();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let mut proxy = Self {
             directory,
-            editor: Arc::new(editor),
+            editor: Arc::clone(&editor),
             access: Arc::default(),
             hides_contexts: std::env::var_os("DOCKER_HOST").is_none_or(|host| host.is_empty()),
             listener: Some(listener),
@@ -357,7 +362,7 @@ impl Proxy {
             }));
             let outcome = created.unwrap_or(Outcome::Lost);
             if let Outcome::Created { id: Some(id), .. } = &outcome {
-                access.let_in(&editor.socket, &editor.segment, id);
+                access.let_in(&editor, id);
             }
             let _ = sender.send(Answer { client, request: of_thread, outcome });
             let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());

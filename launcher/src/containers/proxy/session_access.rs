@@ -1,39 +1,33 @@
 //! Which users may open the session's file. What may open it can truncate it, and the programs of the run then end by SIGBUS. So it is opened
 //! to all users only when a container was created whose programs could not open it otherwise.
 
-use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpu_track_collector::segment;
 use serde_json::Value;
 
+use super::create::Editor;
 use super::daemon::{self, Reply};
 
-/// What is known of the session and the daemon.
+/// Whether all users may open the session.
 #[derive(Debug, Default)]
 pub(super) struct SessionAccess {
     is_open: AtomicBool,
-    /// What the daemon says of itself.
-    info: OnceLock<Value>,
 }
 
 impl SessionAccess {
     /// Lets the user of an edited container open the session, before the client gets to know the container and can start it. If the daemon
     /// does not say which user that is, its programs are sampled.
-    pub(super) fn let_in(&self, socket: &Path, session: &Path, id: &str) {
+    pub(super) fn let_in(&self, editor: &Editor, id: &str) {
         let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id || self.is_open.load(Ordering::Relaxed) {
             return;
         }
-        let asked = |path: &str| daemon::get(socket, path).filter(|reply| reply.status == 200);
-        let found = asked(&format!("/containers/{id}/json"));
-        let Some(container) = found.as_ref().and_then(Reply::json) else { return };
-        let info = self.info.get().cloned().or_else(|| asked("/info")?.json());
-        let Some(info) = info else { return };
-        let info = self.info.get_or_init(|| info);
-        if is_other_user(&container, info, rustix::process::geteuid().as_raw())
-            && segment::open_to_all(session).is_ok()
+        let found = daemon::get(&editor.socket, &format!("/containers/{id}/json"));
+        let container = found.filter(|reply| reply.status == 200).as_ref().and_then(Reply::json);
+        let Some((container, info)) = container.zip(editor.info()) else { return };
+        if is_other_user(&container, &info, rustix::process::geteuid().as_raw())
+            && segment::open_to_all(&editor.segment).is_ok()
         {
             self.is_open.store(true, Ordering::Relaxed);
         }
