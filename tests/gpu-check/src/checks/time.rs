@@ -12,6 +12,10 @@ use crate::results::{Results, rounded};
 const ENERGY_OFF: f64 = 0.02;
 /// A command's start and end may be delayed by this much together.
 const DELAY_MS: f64 = 50.0;
+/// How a side of a comparison is tracked: the options, or not at all.
+type Side = Option<&'static [&'static str]>;
+/// Only GPUs of another maker are read.
+const WITHOUT_NVML: Side = Some(&["--gb", "amd"]);
 
 /// Energy at rest against the first device's counter.
 pub(super) fn energy(results: &mut Results, check: &Check) {
@@ -65,21 +69,25 @@ pub(super) fn collector(results: &mut Results, check: &Check) {
     }
 }
 
-/// A short command, and one with a CUDA context, with and without tracking.
+/// A short command, and one with a CUDA context: alone, tracked, and tracked without NVML. The last tells what of the delay is that of
+/// two programs that start the driver at one time.
 pub(super) fn start_and_end(results: &mut Results, check: &Check) {
     for (what, command, rounds) in
         [("true", vec!["true".to_owned()], 21), ("a CUDA context", process::part("context", &[]), 7)]
     {
-        let [direct, tracked] = medians(rounds, |is_tracked| {
+        let [direct, tracked, without_nvml] = medians(rounds, [None, Some(&[]), WITHOUT_NVML], |options| {
             let start = Instant::now();
-            run(check, &command, is_tracked).then(|| start.elapsed().as_secs_f64() * 1e3)
+            run(check, &command, options).then(|| start.elapsed().as_secs_f64() * 1e3)
         });
         let what = format!("start and end of {what}");
         let (Some(direct), Some(tracked)) = (direct, tracked) else {
             results.check(&what, false, "the command failed");
             continue;
         };
-        let detail = format!("{direct:.1} ms alone, {tracked:.1} ms under gpu-track-run");
+        let detail = format!(
+            "{direct:.1} ms alone, {tracked:.1} ms under gpu-track-run, {} ms without NVML",
+            rounded(without_nvml)
+        );
         results.check(&what, tracked - direct < DELAY_MS, &detail);
     }
 }
@@ -89,8 +97,8 @@ pub(super) fn allocations(results: &mut Results, check: &Check) {
     let (time, rounds) = check.times.loops;
     let answer = Answer::new("loop");
     let command = process::part("loop", &[answer.path(), ms(time)]);
-    let [direct, tracked] = medians(rounds, |is_tracked| {
-        run(check, &command, is_tracked).then(|| answer.numbers().first().map(|s| s * 1e6))?
+    let [direct, tracked] = medians(rounds, [None, Some(&[])], |options| {
+        run(check, &command, options).then(|| answer.numbers().first().map(|s| s * 1e6))?
     });
     let (Some(direct), Some(tracked)) = (direct, tracked) else {
         return results.skip("cuMemAlloc and cuMemFree", "the loop failed");
@@ -101,26 +109,34 @@ pub(super) fn allocations(results: &mut Results, check: &Check) {
     ));
 }
 
-/// Runs a command to its end; whether it succeeded.
-fn run(check: &Check, command: &[String], is_tracked: bool) -> bool {
+/// Runs a command to its end, tracked with these options or alone; whether it succeeded.
+fn run(check: &Check, command: &[String], side: Side) -> bool {
     let log = report::unused();
-    let front = [check.tracker.display().to_string(), "-o".into(), log.display().to_string(), "--".into()];
-    let words: Vec<&String> = front.iter().filter(|_| is_tracked).chain(command).collect();
+    let front = |options: &[&str]| {
+        let [tracker, log] = [check.tracker, log.as_path()].map(|path| path.display().to_string());
+        let options = options.iter().map(|word| (*word).to_owned());
+        [tracker, "-o".into(), log].into_iter().chain(options).chain(["--".into()]).collect::<Vec<_>>()
+    };
+    let words = [side.map(front).unwrap_or_default(), command.to_vec()].concat();
     let Some((program, arguments)) = words.split_first() else { return false };
     let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
     let _ = std::fs::remove_file(log);
     status.is_ok_and(|status| status.success())
 }
 
-/// Medians of alternating measurements, alone and tracked; `None` where all failed.
-fn medians(rounds: u32, mut measure: impl FnMut(bool) -> Option<f64>) -> [Option<f64>; 2] {
-    let mut sides = [Vec::new(), Vec::new()];
+/// Medians of alternating measurements of these sides; `None` where all failed.
+fn medians<const N: usize>(
+    rounds: u32,
+    sides: [Side; N],
+    mut measure: impl FnMut(Side) -> Option<f64>,
+) -> [Option<f64>; N] {
+    let mut measured = [(); N].map(|()| Vec::new());
     for _ in 0..rounds {
-        for (side, is_tracked) in sides.iter_mut().zip([false, true]) {
-            side.extend(measure(is_tracked));
+        for (all, side) in measured.iter_mut().zip(sides) {
+            all.extend(measure(side));
         }
     }
-    sides.map(|mut side| {
+    measured.map(|mut side| {
         side.sort_by(f64::total_cmp);
         side.get(side.len() / 2).copied()
     })
@@ -158,11 +174,11 @@ mod tests {
     #[test]
     fn medians_are_of_each_side_and_without_failures() {
         let mut round = 0.0;
-        let [direct, tracked] = medians(3, |is_tracked| {
+        let [direct, tracked] = medians(3, [None, Some(&[])], |options| {
             round += 1.0;
-            (!is_tracked || round < 4.0).then_some(round)
+            (options.is_none() || round < 4.0).then_some(round)
         });
         assert_eq!((direct, tracked), (Some(3.0), Some(2.0)));
-        assert_eq!(medians(1, |_| None), [None, None]);
+        assert_eq!(medians(1, [None, WITHOUT_NVML], |_| None), [None, None]);
     }
 }
