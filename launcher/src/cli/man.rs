@@ -87,7 +87,7 @@ Where Slurm's controller is, for the srun that starts agents. It gets no other v
 PBS_JOBCOOKIE, PBS_NODENUM, PBS_TASKNUM, PBS_MOMPORT, PBS_ENVIRONMENT, FLUX_URI
 Where the batch system is, for the pbsdsh or flux that starts agents.
 
-SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID
+SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID, FLUX_ENCLOSING_ID
 The batch job's id: %j in the name of a report.
 
 OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMIX_NAMESPACE, PMI_RANK, PMI_SIZE, PMI_JOBID, FLUX_TASK_RANK, \
@@ -103,7 +103,7 @@ SLURM_JOB_CPUS_PER_NODE, SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU, SLURM_MEM_PER_GP
 SLURM_STEP_GPUS
 What Slurm has given the job. The report has them, and says what part of it was used.
 
-FLUX_ENCLOSING_ID, FLUX_JOB_NNODES, LSB_DJOB_HOSTFILE, LSB_HOSTS, LSB_JOBINDEX, LSB_MCPU_HOSTS, LSB_QUEUE, \
+FLUX_JOB_NNODES, LSB_DJOB_HOSTFILE, LSB_HOSTS, LSB_JOBINDEX, LSB_MCPU_HOSTS, LSB_QUEUE, \
 PBS_NODEFILE, PBS_NP, PBS_NUM_NODES, PBS_QUEUE, PBS_WALLTIME
 The same of Flux, LSF and PBS. Two of them name a file, which is read.
 ",

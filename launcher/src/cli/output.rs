@@ -7,13 +7,11 @@ use std::time::SystemTime;
 use std::{env, io, process};
 
 use gpu_track_abi::rank;
+use gpu_track_collector::model::batch;
 use gpu_track_collector::model::style::Output;
 use gpu_track_collector::output_at;
 use rustix::system::uname;
 use thiserror::Error;
-
-/// Variables with the job's id under Slurm, PBS, LSF and Flux.
-const JOB_VARIABLES: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
 
 /// Variables with a task's rank. Those of Open MPI, PMIx and PMI (MPICH, Intel MPI) come first: a task that mpirun starts
 /// also has the batch script's Slurm variables.
@@ -42,16 +40,17 @@ impl PatternValues {
 
     /// The values for this process. `variable` reads an environment variable.
     fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let first_of =
-            |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
+        let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let values = rank::VARIABLES.map(&variable);
         let values = values.each_ref().map(|value| value.as_ref().map(|value| value.as_bytes()));
         // One entry for each way to start ranks. The first rank counts: a task can have inherited the variables of another way.
         let ranks = rank::ranks(&values);
         let way = ranks.iter().position(Option::is_some);
         Self {
-            job: first_of(&JOB_VARIABLES).unwrap_or_else(|| "nojob".into()),
-            rank: first_of(&RANK_VARIABLES)
+            job: batch::job_ids().find_map(given).unwrap_or_else(|| "nojob".into()),
+            rank: RANK_VARIABLES
+                .into_iter()
+                .find_map(given)
                 .or_else(|| Some(ranks[rank::TORCH]?.rank.to_string().into()))
                 .unwrap_or_else(|| "norank".into()),
             host: OsString::from_vec(uname().nodename().to_bytes().to_vec()),

@@ -239,7 +239,7 @@ impl ReportAxis<'_> {
             id: usage.device.id.clone(),
             tracks: GpuFigure::OVER_TIME
                 .into_iter()
-                .filter(|figure| !figure.is_of_gpm() || !tracks[*figure].is_empty())
+                .filter(|figure| !figure.is_optional() || !tracks[*figure].is_empty())
                 .fold(ByGpuFigure::default(), |all, figure| all.with(figure, self.track(&tracks[figure]))),
         });
         all.collect()

@@ -276,7 +276,7 @@ fn figures_of_gpus(samples: &[TreeSample], numbers: &BTreeMap<&str, usize>) -> V
     let mut known = vec![BTreeSet::new(); numbers.len()];
     for gpu in samples.iter().flat_map(|sample| &sample.gpu.devices) {
         let figures = GpuFigure::OVER_TIME.into_iter();
-        let has_column = |figure: &GpuFigure| !figure.is_of_gpm() || (figure.row().value)(gpu).is_some();
+        let has_column = |figure: &GpuFigure| !figure.is_optional() || (figure.row().value)(gpu).is_some();
         known[numbers[&*gpu.device.id]].extend(figures.filter(has_column));
     }
     known.into_iter().map(|figures| figures.into_iter().collect()).collect()

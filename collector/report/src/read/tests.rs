@@ -406,7 +406,7 @@ fn gpu_figure_that_an_earlier_release_did_not_write_is_unknown_at_each_point() {
             let track = &series.gpus[0][other];
             if other == figure {
                 // Those of performance counters are absent where they are unknown.
-                let points = if figure.is_of_gpm() { 0 } else { series.start_s.len() };
+                let points = if figure.is_optional() { 0 } else { series.start_s.len() };
                 let unknown = vec![None; points];
                 assert_eq!([&track.min, &track.mean, &track.max], [&unknown; 3], "{figure:?}");
             } else {

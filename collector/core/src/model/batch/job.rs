@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use super::other_systems::{self, FLUX_NODES, MORE};
 use super::{node_list, slurm};
 
-/// Variables with the job's id. In the batch script of a Flux job, only the last one has it.
-const IDS: [&str; 5] = [slurm::JOB_ID, "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", super::FLUX_SCRIPT];
 /// Bytes of what Slurm calls a megabyte.
 const MEGABYTE: u64 = 1 << 20;
 
@@ -31,7 +29,7 @@ impl<'a> Job<'a> {
 
     /// The job's id.
     pub fn id(self) -> Option<&'a str> {
-        IDS.into_iter().find_map(|name| self.text(name))
+        super::job_ids().find_map(|name| self.text(name))
     }
 
     /// How many nodes it has. Torque's PBS_NUM_NODES is what was asked for, and nodes can be parts of one host. So it counts only without

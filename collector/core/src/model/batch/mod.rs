@@ -18,24 +18,32 @@ pub type HostFile<'a> = &'a dyn Fn(&OsStr) -> Result<String, String>;
 /// The id of the Flux job whose batch script this is.
 const FLUX_SCRIPT: &str = "FLUX_ENCLOSING_ID";
 
-/// Each batch system: a variable that it sets in each of its jobs, and its name.
-const SYSTEMS: [(&str, &str); 11] = [
-    (slurm::JOB_ID, "slurm"),
-    ("PBS_JOBID", "pbs"),
-    ("LSB_JOBID", "lsf"),
-    ("SGE_TASK_ID", "sge"),
-    ("_CONDOR_SLOT", "htcondor"),
-    ("FLUX_JOB_ID", "flux"),
-    (FLUX_SCRIPT, "flux"),
-    ("OAR_JOB_ID", "oar"),
-    ("COBALT_JOBID", "cobalt"),
-    ("PJM_JOBID", "pjm"),
-    ("LOADL_STEP_ID", "loadleveler"),
+/// Each batch system whose jobs reports describe: its name, and the variables with a job's id, of which the first that is set counts.
+const DESCRIBED: [(&str, &[&str]); 4] = [
+    ("slurm", &[slurm::JOB_ID]),
+    ("pbs", &["PBS_JOBID"]),
+    ("lsf", &["LSB_JOBID"]),
+    ("flux", &["FLUX_JOB_ID", FLUX_SCRIPT]),
+];
+/// Other batch systems: a variable that each sets in its jobs.
+const OTHERS: [(&str, &[&str]); 6] = [
+    ("sge", &["SGE_TASK_ID"]),
+    ("htcondor", &["_CONDOR_SLOT"]),
+    ("oar", &["OAR_JOB_ID"]),
+    ("cobalt", &["COBALT_JOBID"]),
+    ("pjm", &["PJM_JOBID"]),
+    ("loadleveler", &["LOADL_STEP_ID"]),
 ];
 
 /// The name of the batch system whose job has this environment. An empty variable counts as unset.
 /// `None`: the environment is that of no job.
 pub fn system(variable: Variable) -> Option<&'static str> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    SYSTEMS.into_iter().find(|(name, _)| is_set(name)).map(|(_, system)| system)
+    let mut all = DESCRIBED.into_iter().chain(OTHERS);
+    all.find(|(_, variables)| variables.iter().any(|name| is_set(name))).map(|(system, _)| system)
+}
+
+/// The variables with the id of a job that reports describe.
+pub fn job_ids() -> impl Iterator<Item = &'static str> {
+    DESCRIBED.into_iter().flat_map(|(_, variables)| variables.iter().copied())
 }

@@ -8,21 +8,10 @@ use std::ffi::OsStr;
 
 use super::{HostFile, Variable};
 
-/// The variables that reports have, besides [`HOSTS`]. NCPUS of PBS is not among them: it is the number of threads of a process.
-const VARIABLES: [&str; 12] = [
-    "PBS_JOBID",
-    "PBS_QUEUE",
-    "PBS_NUM_NODES",
-    TORQUE_SLOTS,
-    LIMIT,
-    "LSB_JOBID",
-    "LSB_JOBINDEX",
-    "LSB_QUEUE",
-    "FLUX_JOB_ID",
-    super::FLUX_SCRIPT,
-    FLUX_NODES,
-    FLUX_RANK,
-];
+/// The variables that reports have, besides [`HOSTS`] and the job's id. NCPUS of PBS is not among them: it is the number of threads of
+/// a process.
+const VARIABLES: [&str; 8] =
+    ["PBS_QUEUE", "PBS_NUM_NODES", TORQUE_SLOTS, LIMIT, "LSB_JOBINDEX", "LSB_QUEUE", FLUX_NODES, FLUX_RANK];
 /// Slots of the whole job. Only Torque sets it: where it is missing, the lines of PBS's node file stand for MPI processes.
 pub(super) const TORQUE_SLOTS: &str = "PBS_NP";
 /// Torque's time limit, seconds.
@@ -68,7 +57,7 @@ pub fn read(system: Option<&str>, variable: Variable, file: HostFile) -> BTreeMa
         _ => return BTreeMap::new(),
     };
     let text = |name: &str| Some((name.to_owned(), variable(name)?.into_string().ok()?));
-    let own = VARIABLES.into_iter().filter(|name| name.starts_with(prefix));
+    let own = super::job_ids().chain(VARIABLES).filter(|name| name.starts_with(prefix));
     let mut variables: BTreeMap<_, _> = own.filter_map(text).collect();
     let mut hosts = HOSTS.into_iter().filter(|(name, _)| name.starts_with(prefix));
     let set =

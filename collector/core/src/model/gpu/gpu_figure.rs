@@ -103,11 +103,11 @@ impl GpuFigure {
     /// The figures that are kept over the time of a run: the first ones. Lists of all figures are cut behind them.
     pub const OVER_TIME: [Self; Self::NvlinkRxRate as usize + 1] =
         *Self::ALL.first_chunk().expect("it is a part of all");
-    /// How many of these come first that each GPU can have. A list has the others only where one is known.
+    /// How many of these come first that each GPU can have.
     pub const USUAL: usize = 6;
 
-    /// Whether the hardware's performance counters give it, which most GPUs lack.
-    pub fn is_of_gpm(self) -> bool {
+    /// Whether it is kept over time where it is known, and left out elsewhere: most GPUs lack the performance counters that give it.
+    pub fn is_optional(self) -> bool {
         (Self::USUAL..Self::OVER_TIME.len()).contains(&(self as usize))
     }
 

@@ -162,7 +162,7 @@ impl SetTracks {
 impl GpuSeries {
     /// The figures over time of which it has tracks: all but those of performance counters that are not known.
     pub fn known_figures(&self) -> impl Iterator<Item = GpuFigure> {
-        let has_track = |figure: &GpuFigure| !figure.is_of_gpm() || !self[*figure].mean.is_empty();
+        let has_track = |figure: &GpuFigure| !figure.is_optional() || !self[*figure].mean.is_empty();
         GpuFigure::OVER_TIME.into_iter().filter(has_track)
     }
 
@@ -184,7 +184,7 @@ impl Serialize for GpuSeries {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.id)?;
-        let is_written = |figure: &GpuFigure| !figure.is_of_gpm() || self[*figure].largest().is_some();
+        let is_written = |figure: &GpuFigure| !figure.is_optional() || self[*figure].largest().is_some();
         for figure in GpuFigure::OVER_TIME.into_iter().filter(is_written) {
             map.serialize_entry(figure.name(), &self[figure])?;
         }
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for GpuSeriesVisitor {
         }
         let id = id.ok_or_else(|| A::Error::missing_field("id"))?;
         // Those of performance counters are only written where they are known.
-        let is_missing = |figure: &GpuFigure| tracks[*figure].is_none() && !figure.is_of_gpm();
+        let is_missing = |figure: &GpuFigure| tracks[*figure].is_none() && !figure.is_optional();
         let missing: Vec<_> = GpuFigure::OVER_TIME.into_iter().filter(is_missing).collect();
         // If more are missing, no earlier release has written this.
         if let Some(figure) = missing.get(MOST_MISSING) {

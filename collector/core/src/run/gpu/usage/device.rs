@@ -431,7 +431,7 @@ impl DeviceUsage {
             Some(Ok(activity)) => activity,
             Some(Err(missing)) => {
                 let refused: Reading<f64> = Err(missing.clone());
-                for figure in Figure::ALL.into_iter().filter(|figure| figure.is_of_gpm()) {
+                for figure in Figure::ALL.into_iter().filter(|figure| figure.is_optional()) {
                     self.figures.note(at_ns, figure, Some(&refused));
                 }
                 return;
