@@ -167,11 +167,17 @@ fn programs_started_by_the_gpu_driver_are_not_counted() {
     assert_eq!(report.warnings(), "");
 }
 
-/// The library runs in the collector's process. Its crash must cost no other figure.
+/// The library runs in the collector's process. Its crash must cost no other figure, nor must its call of exit.
 // Requirement: GPU-8
 #[test]
 fn crashing_gpu_library_loses_only_gpu_figures() {
-    let gpus = FakeGpus::new(1, "init.stall 100\ninit_runs /bin/true\ninit_crashes");
+    for end in ["init_crashes", "init_exits 0"] {
+        check_library_that_ends_its_process(end);
+    }
+}
+
+fn check_library_that_ends_its_process(end: &str) {
+    let gpus = FakeGpus::new(1, &format!("init.stall 100\ninit_runs /bin/true\n{end}"));
     let run = gpus.tracked(["sh", "-c", "sleep 2; exit 3"]).run();
     assert_eq!(run.status.code(), Some(3));
     let report = run.report();

@@ -31,7 +31,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::collector_process::pipes::{MessagePipe, OrderPipe};
 use crate::process::before_main::is_open;
-use crate::process::signals;
+use crate::process::{exit, signals};
 use crate::{console, name};
 
 /// Signals that a batch system or a user may send to all processes at the end of a job. The collector ignores them: it
@@ -167,6 +167,9 @@ fn writes_to_stdout(config: &Config) -> bool {
         || config.report.targets.iter().chain(joint_targets).any(is_stdout)
 }
 
+/// The exit status of a collector that could not work, and has said so on stderr.
+pub(crate) const CANNOT_WORK: i32 = 1;
+
 /// Makes the joint report of all ranks or nodes, after the collector has written that of this one. The descriptor is the lock that ranks
 /// share.
 pub(crate) type MakeJointReport = fn(&Config, Option<OwnedFd>);
@@ -197,7 +200,7 @@ pub(crate) fn serve(args: &[OsString], make_joint_report: MakeJointReport) -> Op
     let inheritance =
         Inheritance { pipe, orders, segment, state, connector, output_locks, segment_path, state_path };
     let is_reported = collect(inheritance, ranks, make_joint_report);
-    Some(i32::from(!is_reported))
+    Some(if is_reported { 0 } else { CANNOT_WORK })
 }
 
 /// Runs this process as a collector, and makes the joint report if there is to be one. Returns whether the report is written. If
@@ -206,6 +209,7 @@ fn collect(inheritance: Inheritance, ranks: Option<OwnedFd>, make_joint_report: 
     for signal in IGNORED {
         signals::set_ignored(signal, true);
     }
+    exit::by_library_is_a_crash();
     rustix::thread::set_name(c"gpu-track-coll").ok();
     // The launcher can't make the joint report: MPI launchers kill it soon after they ask it to end.
     let after_report = |config: &Config| {

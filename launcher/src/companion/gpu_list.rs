@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::cli::UsageError;
 use crate::console;
-use crate::process::signals;
+use crate::process::{exit, signals};
 
 /// The name of the child that lists the GPUs; its arguments are a [`GpuConfig`] and the time between two lists, as JSON.
 pub(crate) const LISTER: &str = "gpu-track-gpus";
@@ -89,6 +89,7 @@ pub(crate) fn serve_lister(args: &[OsString]) -> Option<i32> {
     let every = serde_json::from_slice(every.as_bytes()).ok()?;
     // A driver that hangs must not keep it alive without its parent.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).ok();
+    exit::by_library_is_a_crash();
     let _ = write_lists(&config, every);
     // The parent looks only at the lines, and at a signal that ended this process.
     Some(0)

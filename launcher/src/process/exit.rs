@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
@@ -86,6 +87,20 @@ pub(crate) fn by_signal(signal: i32) -> ! {
     // Reached by the first process of a pid namespace, which ignores its own signals with the default action
     // (pid_namespaces(7)). The status is that of a shell.
     std::process::exit(128 + signal)
+}
+
+/// Makes `exit` a crash of this process from now on, by SIGABRT. Only a GPU driver's library can call it in a process that ends by
+/// [`without_handlers`]. Children that the library forks exit as before.
+pub(crate) fn by_library_is_a_crash() {
+    static PID: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn crash() {
+        if PID.load(Ordering::Relaxed) == std::process::id() {
+            std::process::abort();
+        }
+    }
+    PID.store(std::process::id(), Ordering::Relaxed);
+    // SAFETY: the handler uses nothing but a static number. If it can't be registered, nothing changes.
+    unsafe { libc::atexit(crash) };
 }
 
 /// Ends this process without exit handlers: those of a GPU driver's library can wait for a thread that never returns.

@@ -9,6 +9,7 @@ use gpu_track_collector::{KnownFile, ProcRoot, clock};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::Options;
+use crate::collector_process::CANNOT_WORK;
 use crate::collector_process::Collector;
 use crate::console;
 use crate::containers::Containers;
@@ -86,13 +87,17 @@ impl Tracked {
 
     /// Notes that the collector ended, with this wait status, and replaces it if a signal ended it. After [`MAX_SHORT_LIVES`] short
     /// lives in a row, no other collector is started. A collector that exited has written the report, or a line that says why it
-    /// can't work. In the second case the launcher's own account takes over.
+    /// can't work. Without a report, the launcher's own account takes over.
     fn collector_ended(&mut self, status: i32) {
         let Some(ended) = self.collector.take() else { return };
         if !libc::WIFSIGNALED(status) {
-            if libc::WEXITSTATUS(status) != 0 && !self.session.is_reported() {
+            if !self.session.is_reported() {
                 self.is_untracked = true;
-                self.fallback.begin("the collector could not work: a line on stderr says why".to_owned());
+                let why = match libc::WEXITSTATUS(status) {
+                    CANNOT_WORK => "the collector could not work: a line on stderr says why".to_owned(),
+                    status => format!("the collector ended with status {status}, and wrote no report"),
+                };
+                self.fallback.begin(why);
                 self.fallback.write_without_figures(None);
             }
             return;
