@@ -90,6 +90,30 @@ fn gpu_lost_before_the_run_is_warned_about_once() {
     assert!(gpus.list(&[]).stdout.contains(&format!("Warning: {warning}")));
 }
 
+/// Figures of two GPUs under one name would be mixed.
+// Requirement: GPU-5
+#[test]
+fn gpus_of_one_uuid_are_not_mixed() {
+    let gpus = FakeGpus::new(2, "1.uuid GPU-fake-0");
+    let report = gpus.run(&["hold:0:700,c", "samples:6"]).assert_clean(0).clone();
+    let warning = "GPU number 1 of the NVIDIA driver could not be read: another device is GPU-fake-0, too.";
+    assert_eq!(report.warnings(), warning);
+    assert_eq!(report.gpu_ram(), [None; 3]);
+    assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
+}
+
+/// A process computes on a GPU, whose lists do not have it: no memory of it is known, and not 0.
+// Requirement: GPU-32
+#[test]
+fn memory_of_a_process_at_work_that_no_list_has_is_unknown() {
+    let gpus = FakeGpus::new(1, "");
+    let report = gpus.run(&["hold:0:500,n,40", "for:1500"]).assert_clean(0).clone();
+    let gpu = report.gpu(GPU0);
+    assert_eq!((gpu.at("used"), gpu.at("memory.max_combined_bytes").is_null()), (&true.into(), true));
+    assert!(report.at("max_gpu_ram.combined").is_null(), "{}", report.at("max_gpu_ram"));
+    assert!(report.warnings().contains("(not reported by the driver): "), "{}", report.warnings());
+}
+
 /// Unlike "GPU lost", this error does not imply that no process uses the GPU.
 // Requirement: GPU-5
 #[test]

@@ -114,7 +114,8 @@ fn known_memory(
 }
 
 /// Whether GPU memory of the run's processes can have been missed. A process may have lived between two readings for long enough to
-/// use a GPU, or a GPU was not read for a while. Drivers in accounting mode report such memory all the same.
+/// use a GPU, one was seen at work that no list had, or a GPU was not read for a while. Drivers in accounting mode report such memory
+/// all the same.
 pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
     missed_on(usage, usage.devices.iter())
 }
@@ -122,7 +123,9 @@ pub(super) fn may_have_missed(usage: &GpuUsage) -> Groups<bool> {
 /// Whether GPU memory of the run's processes can have been missed on these devices, by group: see [`may_have_missed`].
 fn missed_on<'a>(usage: &GpuUsage, mut devices: impl Iterator<Item = &'a DeviceUsage>) -> Groups<bool> {
     let has_accounts = whole(usage).all(|gpu| gpu.knows(Figure::Accounting));
-    let is_unread = devices.any(|gpu| gpu.is_visible != Some(false) && usage.unread_ns(gpu) > 0);
+    let is_unread = devices.any(|gpu| {
+        gpu.is_visible != Some(false) && (usage.unread_ns(gpu) > 0 || gpu.run.lacks_memory_of_busy())
+    });
     // A time without readings can hide processes only of a group that has some.
     let has_any = Groups { main: true, descendants: usage.has_descendants, combined: true };
     let unread = has_any.map(|has_any| has_any && is_unread);
@@ -551,12 +554,14 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
             gpu.activity.get(&figure).and_then(StretchMeter::mean).is_none().then_some(Missing::ReadOnce)
         }
         Figure::ProcessMemory if gpu.knows(figure) => {
-            gpu.run.has_unreported.combined.then_some(Missing::NotReported)
+            let is_unreported = gpu.run.has_unreported.combined || gpu.run.lacks_memory_of_busy();
+            is_unreported.then_some(Missing::NotReported)
         }
         Figure::Throttle if gpu.knows(figure) => gpu.throttle.ns().is_none().then_some(Missing::ReadOnce),
         // Counters whose count can't be used.
         Figure::Energy if has_idle_energy_counter(gpu) => Some(Missing::StandsStill),
         _ if gpu.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
+        _ if gpu.counters.get(&figure).is_some_and(Counter::is_wrong) => Some(Missing::Wrong),
         _ if gpu.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if gpu.knows(figure) => None,
         // Figures that were not read: for the driver's reason, if the device was read at all.

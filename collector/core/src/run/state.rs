@@ -498,15 +498,15 @@ impl RunState {
     }
 
     /// How busy the GPUs are on which the run holds memory, and how much its owners compute. A GPU of which others hold most may be busy
-    /// for them. `None`: there are none, no GPU tells, or the sample is longer than the readings of a driver stand for.
+    /// for them. `None`: there are none, one does not tell, or the sample is longer than the readings of a driver stand for.
     fn gpu_moment(&self, sample: &Sample, gpus: &GpuSums) -> Option<GpuMoment> {
         const LONGEST_NS: u64 = 2_000_000_000;
         let is_runs = |device: &&GpuSample| {
             let own_bytes = device.run_bytes.map_or(0, |bytes| bytes.combined);
             own_bytes > 0 && device.used_bytes.is_none_or(|used| own_bytes >= used / 2)
         };
-        let busy_percent =
-            gpus.devices.iter().filter(is_runs).filter_map(|device| device.busy_percent).reduce(f64::max)?;
+        let busy = gpus.devices.iter().filter(is_runs).map(|device| device.busy_percent);
+        let busy_percent = busy.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)?;
         if sample.at_ns.saturating_sub(sample.from_ns) > LONGEST_NS {
             return None;
         }

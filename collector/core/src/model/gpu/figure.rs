@@ -65,6 +65,9 @@ pub enum Missing {
     /// The counter has 32 bits, and the link is fast enough to wrap it between two readings.
     #[error("its 32-bit counter can wrap between two readings at the link's rate")]
     Wraps,
+    /// The counter was reset, or a reading of it was wrong.
+    #[error("its counter stepped back, or ahead by more than the link can carry")]
+    Wrong,
     /// The energy counter did not count, though the device drew power.
     #[error("its counter stood still while power was drawn")]
     StandsStill,

@@ -63,7 +63,7 @@ impl fmt::Display for Place {
 }
 
 impl Nvml {
-    /// Adds a device, or gives a known one the driver's new handle. A device without an id is left out, and goes to
+    /// Adds a device, or gives a known one the driver's new handle. A device without an id of its own is left out, and goes to
     /// [`Self::note_unreadable`].
     ///
     /// - `raw`: the driver's handle.
@@ -89,8 +89,14 @@ impl Nvml {
             self.note_unreadable(place, why.unwrap_or(Missing::Failed("it has no UUID".into())));
             return;
         };
+        let known = self.devices.iter_mut().find(|handle| handle.device.id == id);
+        // Its figures would be mixed with those of the one that came before it.
+        if known.as_ref().is_some_and(|known| known.is_present && known.raw != raw) {
+            self.note_unreadable(place, Missing::Failed(format!("another device is {id}, too")));
+            return;
+        }
         self.unreadable.remove(&place);
-        if let Some(known) = self.devices.iter_mut().find(|handle| handle.device.id == id) {
+        if let Some(known) = known {
             if let Some(Ok(before)) = known.renew(raw, index, parent_raw) {
                 before.free(&self.api);
             }

@@ -66,12 +66,15 @@ pub(super) struct KnownLists {
     is_needed: [bool; 3],
     /// Memory in use on the device, and the sum of the compute list, when that list was read last, bytes.
     used: Option<(u64, u64)>,
-    /// How many entries each list's buffer needed: to ask again costs a call. 0: not read yet.
+    /// How many entries each list's buffer needed: to ask again costs a call. 0: it could not be read yet.
     capacities: [usize; 3],
     /// The compute list has once changed while the memory in use stayed the same. So unchanged memory in use does not mean an
     /// unchanged list.
     use_hides_changes: bool,
 }
+
+/// Why a list is not known that the driver had told before.
+const TAKEN_BACK: &str = "a list of processes is not supported any more";
 
 impl Lists {
     /// Finds each list's call, in the newest version that the library has.
@@ -220,10 +223,11 @@ impl KnownLists {
                 }
                 Some(Err(error)) => match Missing::from(*error) {
                     // The device does not have this list.
-                    missing @ (Missing::NotSupported | Missing::NoCall) => {
+                    missing @ (Missing::NotSupported | Missing::NoCall) if self.capacities[number] == 0 => {
                         failure = failure.or(Some(missing))
                     }
-                    // What it has is unknown, so the memory of the run's processes is, too.
+                    // What the list has is unknown, so the memory of the run's processes is, too.
+                    Missing::NotSupported => return Err(Missing::Failed(TAKEN_BACK.into())),
                     missing => return Err(missing),
                 },
             }

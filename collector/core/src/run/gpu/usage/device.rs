@@ -70,6 +70,13 @@ pub struct RunOnDevice {
     pub has_samples: bool,
 }
 
+impl RunOnDevice {
+    /// Whether processes of the run were seen at work, of which the driver told no memory: a process that computes has some.
+    pub(crate) fn lacks_memory_of_busy(&self) -> bool {
+        self.is_used && self.listed_since_ns.is_none() && self.max == Groups::default()
+    }
+}
+
 /// The memory of the run's processes by one list of the processes on a device.
 #[derive(Default)]
 struct ListSums {

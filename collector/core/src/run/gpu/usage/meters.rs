@@ -98,6 +98,8 @@ pub struct Counter {
     pub has_counted: bool,
     /// It could have wrapped unseen between two readings, if it has 32 bits.
     is_unsure: bool,
+    /// It counted more between two readings than it can have, if it has 32 bits.
+    is_wrong: bool,
     /// A reading was larger than 32 bits hold, so it does not wrap.
     is_wide: bool,
     /// The last reading. After a step back it stays, until a reading passes it: see [`Self::step_back`].
@@ -124,11 +126,12 @@ impl Counter {
         Self { is_wide, last: value, last_ns: at_ns, read_ns: (at_ns, at_ns), ..Self::default() }
     }
 
-    /// How much it counted since the first reading, in its own unit. `None`: it was read once at most, or it could have
-    /// wrapped unseen.
+    /// How much it counted since the first reading, in its own unit. `None`: it was read once at most, it could have wrapped unseen, or
+    /// a reading was wrong.
     pub(crate) fn total(&self) -> Option<f64> {
         let since_step_back = self.after_step_back.map_or(0.0, |(_, counted)| counted);
-        (self.has_counted && !self.may_have_wrapped()).then_some(self.total + since_step_back)
+        let is_known = self.has_counted && !self.may_have_wrapped() && !self.is_wrong();
+        is_known.then_some(self.total + since_step_back)
     }
 
     /// The time from the first reading to the last, which the count covers, seconds. `None`: it was read once.
@@ -139,6 +142,11 @@ impl Counter {
     /// Whether it could have wrapped between two readings without any sign of it.
     pub(crate) fn may_have_wrapped(&self) -> bool {
         self.is_unsure && !self.is_wide
+    }
+
+    /// Whether it counted more between two readings than it can have. A counter that does not wrap leaves that out, see [`Self::jumps`].
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.is_wrong && !self.is_wide
     }
 
     /// Adds another reading, begun at `at_ns`, CLOCK_MONOTONIC nanoseconds. If it is smaller than the last, there are three cases. A
@@ -156,6 +164,8 @@ impl Counter {
             let counted = if value >= self.last { value - self.last } else { value + WRAP - self.last };
             // It could have wrapped once more.
             self.is_unsure |= counted + WRAP <= most;
+            // It did not wrap, but stepped back or was reset, or a reading was wrong.
+            self.is_wrong |= counted > most * RATE_SLACK + 1.0;
             self.total += counted;
         } else if value >= self.last {
             // More than it can have counted, also where it is updated once a second, comes from a wrong reading: this one or the last.
@@ -402,6 +412,10 @@ mod tests {
         // At 5 GB/s it can wrap in a second.
         let fast = CounterKind { most_per_s: 5e9, ..PCIE };
         assert_eq!(counter(fast, &[0.0, 704.0]).total(), None);
+        // A reset, and a step back by one: no wrap of a link of 1 GB/s in a second.
+        let reset = counter(PCIE, &[1e9, 1e9 + 5.0, 2.0]);
+        let back = counter(PCIE, &[100.0, 99.0]);
+        assert!(reset.is_wrong() && back.is_wrong() && (reset.total(), back.total()) == (None, None));
         // Later it shows more than 32 bits: it can't have wrapped.
         assert_eq!(counter(fast, &[0.0, 704.0, 5e9]).total(), Some(5e9));
     }

@@ -26,11 +26,16 @@ impl GpuUsage {
         let is_none = |lacks: &dyn Fn(&DeviceUsage) -> bool| {
             !self.devices.iter().filter(|device| !device.is_lost()).any(lacks)
         };
+        let lacks_busy = |device: &DeviceUsage| !device.is_part && fails(device, Figure::Utilization);
         let is_use_known = self.is_use_known() && is_none(&lacks_used);
         GpuSums {
             used_bytes: self.max.recent_used.get(oldest_ns).filter(|_| is_use_known),
             run_bytes: self.max.recent_memory.get(oldest_ns).filter(|_| is_none(&lacks_run)),
-            busy_percent: self.max.recent_busy.get(oldest_ns).filter(|_| !self.lacks_busy()),
+            busy_percent: self
+                .max
+                .recent_busy
+                .get(oldest_ns)
+                .filter(|_| !self.lacks_busy() && is_none(&lacks_busy)),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
             are_devices_sought: false,
