@@ -29,8 +29,8 @@ impl Helpers {
     /// reads would hide both.
     pub(crate) fn may_be_helper(&self, root: &ProcRoot, pid: u32, launcher_pid: u32) -> bool {
         if !runs_own_program(root, pid) {
-            // The kernel shows no executable of a process that has ended.
-            return root.stat(pid).is_none_or(|stat| stat.is_over());
+            // The kernel shows neither executable nor arguments of a process that has ended, or is just about to be a zombie.
+            return root.executable(pid).is_none() && args(root, pid).is_none();
         }
         let is_of_launcher = |own: Vec<u8>| self.is_named_in(&own) || Some(own) == args(root, launcher_pid);
         args(root, pid).is_none_or(is_of_launcher)
@@ -82,8 +82,9 @@ mod tests {
             (51, 'R', "gpu-track-run\0true\0", own, true),
             (52, 'R', "", own, true),
             (53, 'R', "gpu-track-merger\0/s\0", own, true),
-            // It has ended since its state was read.
+            // It has ended since its state was read, and is about to.
             (54, 'Z', "", None, true),
+            (59, 'R', "", None, true),
             // A run within the run, a program that names the segment, and one that may not be read.
             (55, 'R', "gpu-track-run\0make\0", own, false),
             (56, 'R', "cat\0/s\0", Some("/bin/sh"), false),

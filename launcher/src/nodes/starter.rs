@@ -177,8 +177,11 @@ pub(crate) fn serve_starter(args: &[OsString]) -> Option<i32> {
             break;
         }
     }
-    // It sends this one to its process group.
-    signals::set_ignored(libc::SIGINT, true);
+    // It sends the first to its process group, and a batch system sends the others to all processes of a job. What this process has started
+    // would become a child of the launcher, and count as one of the run's.
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signals::set_ignored(signal, true);
+    }
     let notes = Arc::new(Mutex::new(notes));
     let watched = Arc::clone(&notes);
     // Without a thread, what follows the end of the run can't be done: what was started ends with its own input then.

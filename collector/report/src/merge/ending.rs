@@ -60,6 +60,12 @@ impl FirstFailure {
 }
 
 impl Failure {
+    /// Whether it ended after the launcher's command did, by a signal that launchers end ranks with: it was a remnant. `command_end_us`:
+    /// when that was, microseconds since the epoch, if it is known.
+    pub(super) fn is_of_remnant(&self, command_end_us: Option<i64>) -> bool {
+        self.lead_us() > 0 && command_end_us.is_some_and(|end_us| self.end_us > end_us)
+    }
+
     /// How long before its reason it can have ended; 0: it needs none.
     fn lead_us(&self) -> i64 {
         match signal(self.exit) {

@@ -242,7 +242,7 @@ impl Merger {
             return Err(self.files);
         }
         self.close_machine();
-        self.ranks.close();
+        self.ranks.close(self.plan.command_end_us());
         let ranks = self.ranks.all().cloned().collect();
         let is_all = self.files.unread == 0 && self.ranks.unseen().is_none();
         let report = match only.filter(|_| is_all) {

@@ -96,7 +96,7 @@ pub(crate) fn ranks_of_report(report: &Report) -> Option<Ranks> {
     let (grid, start_us) = (Grid::over(0, 1), 0);
     let mut table = RankTable::new(grid);
     table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, start_us);
-    table.close();
+    table.close(Some((report.wall_s * 1e6) as i64));
     table.summary()
 }
 
@@ -188,7 +188,9 @@ impl RankTable {
 
     /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers. All ranks of a
     /// job begin at about the same time, so the rank that begins as the n-th of its key is one of the n-th job.
-    pub(super) fn close(&mut self) {
+    ///
+    /// `command_end_us`: when the command that started the ranks ended, microseconds since the epoch; `None`: not known.
+    pub(super) fn close(&mut self, command_end_us: Option<i64>) {
         let mut numbers = JobNumbers::new(self.open.keys().map(|(job, ..)| *job));
         for ((job, of, rank), mut open) in std::mem::take(&mut self.open) {
             open.order_by_key(|rank| rank.spans.keys().next().copied());
@@ -203,17 +205,17 @@ impl RankTable {
                 if let Some(series) = series {
                     self.series.insert((number, of, rank), series.close(usage.place.clone()));
                 }
-                if is_failure(usage.exit) {
-                    // Of ranks that failed at one time, the first one by number counts.
-                    self.first_failed.add(Failure {
-                        end_us: exit_us,
-                        file: String::new(),
-                        exit: usage.exit,
-                        is_explained,
-                        place: usage.place.clone(),
-                        cause: None,
-                    });
-                }
+                // Of ranks that failed at one time, the first one by number counts.
+                let failure = is_failure(usage.exit).then(|| Failure {
+                    end_us: exit_us,
+                    file: String::new(),
+                    exit: usage.exit,
+                    is_explained,
+                    place: usage.place.clone(),
+                    cause: None,
+                });
+                let own = failure.filter(|failure| !failure.is_of_remnant(command_end_us));
+                own.into_iter().for_each(|failure| self.first_failed.add(failure));
                 self.ranks.insert((number, of, rank), usage);
             }
         }

@@ -1,6 +1,7 @@
 //! Ranks of several jobs whose environment has no id of the job, and ranks with several reports.
 
 use super::{merged, steady};
+use crate::merge::ranks::ranks_of_report;
 use crate::model::report::*;
 use crate::model::style::Style;
 
@@ -51,6 +52,27 @@ fn ranks_of_two_jobs_at_once_are_told_apart() {
     // Which ranks the second job has is known by its reports alone.
     let part = ranks(&[job("n1", 0, 1.0), job("n2", 3, 7.0)[..1].to_vec()].concat());
     assert_eq!((part.jobs, part.seen, part.expected, part.missing.len()), (2, 3, 3, 0));
+}
+
+/// mpirun of MPICH ends with the status of MPI_Abort, and then kills all ranks.
+// Requirement: NODE-8
+#[test]
+fn ranks_that_are_killed_after_the_command_have_not_failed_first() {
+    let mut report = steady("n1", 0, 10.0, 1000);
+    let rank = |rank, wall_s, signal| JobRank {
+        rank: OwnRank { job: 0, rank, of: 2, pid: None },
+        exit: Exit { code: None, signal: Some(signal) },
+        wall_s,
+        ..JobRank::default()
+    };
+    let mut first = |ends_s: [f64; 2], signal| {
+        report.job_ranks = vec![rank(0, ends_s[0], signal), rank(1, ends_s[1], signal)];
+        ranks_of_report(&report).unwrap().first_failed.map(|failed| failed.place.rank)
+    };
+    assert_eq!(first([10.1, 10.2], 9), None);
+    assert_eq!(first([10.1, 9.0], 9), Some(1));
+    // No launcher sends this signal.
+    assert_eq!(first([10.1, 10.2], 11), Some(0));
 }
 
 // Requirement: NODE-8
