@@ -171,14 +171,18 @@ pub(super) fn gpu(usage: &GpuUsage) -> Gpu {
     let is_known = !may_lack_devices(usage);
     let count = |n: usize| is_known.then(|| u32::try_from(n).unwrap_or(u32::MAX));
     let means: Vec<f64> = usage.devices.iter().filter_map(|device| device.busy.mean()).collect();
-    let percent = if !is_known || usage.lacks_busy() {
+    // A divided device tells its utilization by its parts, and each part its own.
+    let is_any_divided = usage.devices.iter().any(|device| device.is_part);
+    let percent = if !is_known || is_any_divided || usage.lacks_busy() {
         Percent { max_sum: None, mean_sum: None }
     } else if usage.devices.is_empty() {
         Percent { max_sum: Some(0.0), mean_sum: Some(0.0) }
     } else {
-        let mean_sum: Option<f64> = (!means.is_empty()).then(|| means.iter().sum());
+        // Means of devices that were not there at one time do not add up.
+        let was_any_lost = usage.devices.iter().any(|device| device.loss.is_some());
+        let mean_sum: Option<f64> = (!means.is_empty() && !was_any_lost).then(|| means.iter().sum());
         // `usage.max` is a sum at one time. Of devices known at different times, the sum of the means can be larger.
-        let max_sum = usage.max.busy.and_then(|max| larger(mean_sum, Some(max)));
+        let max_sum = usage.max.busy.map(|max| mean_sum.map_or(max, |mean| mean.max(max)));
         Percent { max_sum, mean_sum }
     };
     Gpu {

@@ -125,8 +125,9 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {
         return Some("it was not held: no GPU is tracked".to_owned());
     }
-    if inputs.run.rules.not_held().any(|not_held| not_held == limit) {
-        return Some(format!("it was not held: {}", limit.quantity.why_not_held()));
+    if let Some((_, time_s)) = inputs.run.rules.not_held().find(|(not_held, _)| *not_held == limit) {
+        let time = time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default();
+        return Some(format!("it was not held{time}: {}", limit.quantity.why_not_held()));
     }
     match kernel_limit(inputs, limit)? {
         KernelLimit::Refused(reason) => Some(format!("samples held it: {reason}")),

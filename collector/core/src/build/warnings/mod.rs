@@ -442,11 +442,13 @@ fn unknown_ram(inputs: &Inputs, report: &Report) -> Option<String> {
     })
 }
 
-/// Names the user's limits that had no effect, because no sample knew the figures that they watch.
+/// Names the user's limits that had no effect, all the time or for a while, because samples did not know the figures that they watch.
 fn limits_not_held(inputs: &Inputs, _: &Report) -> Option<String> {
-    let mut by_reason = BTreeMap::<_, Vec<&str>>::new();
-    for limit in inputs.run.rules.not_held() {
-        by_reason.entry(limit.quantity.why_not_held()).or_default().push(&limit.words);
+    let mut by_reason = BTreeMap::<_, Vec<String>>::new();
+    for (limit, time_s) in inputs.run.rules.not_held() {
+        let time = time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default();
+        let words = format!("{}{time}", limit.words);
+        by_reason.entry(limit.quantity.why_not_held()).or_default().push(words);
     }
     let lines = by_reason.iter().map(|(reason, limits)| format!("{}, since {reason}", limits.join(", ")));
     let lines = lines.collect::<Vec<_>>().join("; ");

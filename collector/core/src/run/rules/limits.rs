@@ -24,14 +24,18 @@ pub(super) struct Limit {
     exceeded: Option<Exceeded>,
     /// What it orders was done.
     has_acted: bool,
-    /// Its figures were known at a sample, so it was held (enforced) from then on.
+    /// Its figures were known at a sample, so it was held (enforced).
     was_known: bool,
+    /// The time before samples that did not know its figures, nanoseconds.
+    unknown_ns: u64,
+    /// The last sample, CLOCK_MONOTONIC nanoseconds. `None`: none could have its figures yet.
+    sampled_ns: Option<u64>,
 }
 
 impl Limit {
     /// Makes a limit that was not exceeded yet.
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, exceeded: None, has_acted: false, was_known: false }
+        Self { rule, exceeded: None, has_acted: false, was_known: false, unknown_ns: 0, sampled_ns: None }
     }
 }
 
@@ -51,10 +55,14 @@ impl Rules {
         self.limits.iter().map(|limit| (&limit.rule, limit.exceeded.as_ref()))
     }
 
-    /// The limits that were not held, since no sample had their figures.
-    pub(crate) fn not_held(&self) -> impl Iterator<Item = &Rule> {
-        let is_unknown = |limit: &&Limit| !limit.was_known && self.knowable_ns(limit).is_some();
-        self.limits.iter().filter(is_unknown).map(|limit| &limit.rule)
+    /// The limits that were not held, since samples did not have their figures, each with the seconds for which it was not; `None`: all
+    /// the time. Less than [`UNKNOWN_FOR_NS`] in all does not count.
+    pub(crate) fn not_held(&self) -> impl Iterator<Item = (&Rule, Option<f64>)> {
+        let time = |limit: &Limit| match limit.was_known {
+            false => self.knowable_ns(limit).map(|_| None),
+            true => (limit.unknown_ns >= UNKNOWN_FOR_NS).then_some(Some(limit.unknown_ns as f64 / 1e9)),
+        };
+        self.limits.iter().filter_map(move |limit| Some((&limit.rule, time(limit)?)))
     }
 
     /// The time of the first sample that could have the figures of a limit, CLOCK_MONOTONIC nanoseconds. If a GPU driver tells the
@@ -109,6 +117,8 @@ impl Rules {
         let is_known = self.level(&limit.rule, moment).is_some();
         let (Some(limit), Ok(number)) = (self.limits.get_mut(index), u32::try_from(index)) else { return };
         limit.was_known |= is_known;
+        let before_ns = limit.sampled_ns.replace(moment.sample.at_ns).filter(|_| !is_known);
+        limit.unknown_ns += before_ns.map_or(0, |before_ns| moment.sample.at_ns.saturating_sub(before_ns));
         let is_unknown =
             !limit.was_known && moment.sample.at_ns.saturating_sub(knowable_ns) >= UNKNOWN_FOR_NS;
         // The order of the limit's action has epoch 0, and this one epoch 1, so that their ids differ.
@@ -337,13 +347,13 @@ mod tests {
             let actions = (0..9).flat_map(|s| ordered(&mut rules, &mut orders, &sample(s, gpus(s))));
             // An order comes again until the launcher has answered it.
             let told: BTreeSet<String> = actions.map(|action| format!("{action:?}")).collect();
-            (told.len(), rules.not_held().map(|limit| limit.quantity).collect::<Vec<_>>())
+            (told.len(), rules.not_held().map(|(limit, _)| limit.quantity).collect::<Vec<_>>())
         };
         let [known, unknown] = [known, unknown].map(|gpu| &*Box::leak(Box::new(gpu)));
-        let unheld = vec![Quantity::GpuIdle, Quantity::Stall, Quantity::GpuRam];
-        assert_eq!(told(&|_| unknown), (3, unheld));
+        let unheld = || vec![Quantity::GpuIdle, Quantity::Stall, Quantity::GpuRam];
+        assert_eq!(told(&|_| unknown), (3, unheld()));
         assert_eq!(told(&|_| known), (0, Vec::new()));
-        assert_eq!(told(&|s| if s == 4 { known } else { unknown }), (0, Vec::new()), "it was known once");
+        assert_eq!(told(&|s| if s == 4 { known } else { unknown }), (0, unheld()), "it was known once");
     }
 
     // Requirement: LIMIT-9
@@ -357,7 +367,7 @@ mod tests {
         assert_eq!(ordered(&mut rules, &mut orders, &sample(1, &none)), []);
         let text = "the limit ram is not held: the memory that the run may use is not known.".to_owned();
         assert_eq!(ordered(&mut rules, &mut orders, &sample(6, &none)), [Action::Tell(text)]);
-        let unheld = |rules: &Rules| rules.not_held().map(|limit| limit.quantity).collect::<Vec<_>>();
+        let unheld = |rules: &Rules| rules.not_held().map(|(limit, _)| limit.quantity).collect::<Vec<_>>();
         assert_eq!(unheld(&rules), [Quantity::Ram]);
         // The sample at which one limit ends the tree notes what is known for the others, too.
         let (mut rules, mut orders) = super::tests::rules(&[ends_at(Quantity::Cpu, S), all[1].clone()]);

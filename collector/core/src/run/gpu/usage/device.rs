@@ -572,10 +572,14 @@ impl DeviceUsage {
     fn add_accounting(&mut self, reading: &DeviceReading, processes: &mut GpuProcesses, maxima: &mut Maxima) {
         let DeviceReading { at_ns, sample, pids, .. } = *reading;
         let list = self.figures.note(at_ns, Figure::Accounting, sample.accounting.as_ref());
-        // The entry of a running process is not final; it is read again.
-        for entry in list.into_iter().flatten().filter(|entry| !entry.is_running) {
+        for entry in list.into_iter().flatten() {
             let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
             let Some(process) = process else { continue };
+            // The entry of a running process is not final; it is read again. Of the last processes, it can be the last word.
+            if entry.is_running {
+                self.run.is_used = true;
+                continue;
+            }
             let Some(bytes) = entry.peak_bytes else {
                 let on =
                     processes.by_id.get(&process.id).and_then(|known| known.devices.get(&self.device.id));
