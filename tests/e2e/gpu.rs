@@ -284,7 +284,7 @@ fn gpu_filters_apply_to_every_figure() {
     let run = gpus
         .tracked(words.clone())
         .options(&["--visible"])
-        .with(|command| command.env("CUDA_VISIBLE_DEVICES", "2,GPU-fake-0"))
+        .with(|command| command.env("CUDA_VISIBLE_DEVICES", "GPU-fake-2,GPU-fake-0"))
         .run();
     assert_eq!(run.assert_clean(0).gpu_ram()[0], Some(790));
     let run = gpus.tracked(["true"]).options(&["--gb", "amd"]).run();

@@ -57,6 +57,8 @@ pub struct Visibility {
 struct List<'a> {
     text: &'a str,
     numbering: Numbering,
+    /// CUDA reads it: see [`in_cuda_list`].
+    is_cudas: bool,
 }
 
 /// What the numbers in a list of devices mean.
@@ -116,8 +118,9 @@ fn own_list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
         Vendor::Amd => (&visible.rocr, Numbering::Index),
         Vendor::Intel => return None,
     };
-    let own = own.as_deref().map(|text| List { text, numbering });
-    own.or_else(|| visible.slurm.as_deref().map(|text| List { text, numbering: Numbering::Node }))
+    let own = own.as_deref().map(|text| List { text, numbering, is_cudas: vendor == Vendor::Nvidia });
+    let of_slurm = |text| List { text, numbering: Numbering::Node, is_cudas: false };
+    own.or_else(|| visible.slurm.as_deref().map(of_slurm))
 }
 
 /// The list that HIP and OpenCL read on top of ROCm's. HIP reads CUDA's if its own is not set, and an empty one counts as not
@@ -125,7 +128,7 @@ fn own_list(visible: &Visible, vendor: Vendor) -> Option<List<'_>> {
 fn hip_list(visible: &Visible) -> Option<List<'_>> {
     let variables = [&visible.hip, &visible.cuda, &visible.opencl];
     let text = variables.into_iter().flatten().find(|list| !list.is_empty())?;
-    Some(List { text, numbering: Numbering::Rank })
+    Some(List { text, numbering: Numbering::Rank, is_cudas: false })
 }
 
 /// The devices that lists can name, in the order of the driver's numbers. AMD's partitions have numbers, and the device that is
@@ -138,9 +141,11 @@ fn nameable<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     nameable
 }
 
-/// Finds those of the `devices` that a list names, up to its first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's documentation of
-/// CUDA_VISIBLE_DEVICES).
+/// Finds those of the `devices` that a list names, up to its first invalid entry.
 fn in_list<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
+    if list.is_cudas {
+        return in_cuda_list(list.text, devices);
+    }
     let mut named: Vec<&Device> = Vec::new();
     for word in list.text.split(',') {
         let Some(device) = device_of(word.trim(), list.numbering, devices) else { break };
@@ -151,12 +156,66 @@ fn in_list<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
     named
 }
 
+/// Finds those of the `devices` that CUDA sees by CUDA_VISIBLE_DEVICES, up to the first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's
+/// documentation). The other rules are those that PyTorch has found (torch/cuda/__init__.py, `_parse_visible_devices`): the first
+/// entry decides whether the list has numbers, or UUIDs of GPUs or of MIG instances. An entry of another kind is invalid. What
+/// follows a number in its entry is skipped. A list that names a device twice is empty.
+fn in_cuda_list<'a>(text: &str, devices: &[&'a Device]) -> Vec<&'a Device> {
+    let kind = cuda_kind(text);
+    let mut named = Vec::new();
+    let mut names = BTreeSet::new();
+    for word in text.split(',').map(str::trim).take_while(|word| cuda_kind(word) == kind) {
+        let device = match kind {
+            CudaKind::Number => first_number(word).and_then(|number| numbered(devices).nth(number)),
+            CudaKind::Gpu | CudaKind::Mig => device_of(word, Numbering::Rank, devices),
+        };
+        let Some(device) = device else { break };
+        // Several names of instances can stand for one GPU: see `device_of`.
+        let name = if word.contains('/') { word } else { &device.id };
+        if !names.insert(name.to_ascii_lowercase()) {
+            return Vec::new();
+        }
+        named.push(device);
+    }
+    named
+}
+
+/// What CUDA takes an entry of its list for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CudaKind {
+    Number,
+    /// The UUID of a GPU.
+    Gpu,
+    /// The UUID of a MIG instance.
+    Mig,
+}
+
+/// The kind of an entry of CUDA's list, or of the first one of `text`.
+fn cuda_kind(text: &str) -> CudaKind {
+    let prefix = text.trim_start().get(..4).unwrap_or_default().to_ascii_lowercase();
+    match prefix.as_str() {
+        "gpu-" => CudaKind::Gpu,
+        "mig-" => CudaKind::Mig,
+        _ => CudaKind::Number,
+    }
+}
+
+/// The number that a word begins with, as strtol(3) reads it. `None`: there is none, or no device can have it.
+fn first_number(word: &str) -> Option<usize> {
+    let digits = word.strip_prefix('+').unwrap_or(word);
+    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
+}
+
+/// Those of the `devices` that have a number. MIG parts have none.
+fn numbered<'a>(devices: &[&'a Device]) -> impl Iterator<Item = &'a Device> {
+    devices.iter().copied().filter(|device| device.parent.is_none() || device.index.is_some())
+}
+
 /// Finds the device that an entry of a list (`word`) names. `None`: it names no device, or is the beginning of several UUIDs.
 fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Option<&'a Device> {
     if let Ok(number) = word.parse::<u32>() {
-        // MIG parts have no number.
-        let has_number = |device: &&Device| device.parent.is_none() || device.index.is_some();
-        let mut numbered = devices.iter().copied().filter(has_number);
+        let mut numbered = numbered(devices);
         return match numbering {
             Numbering::Rank => numbered.nth(number as usize),
             Numbering::Index => numbered.find(|device| device.index == Some(number)),
@@ -173,12 +232,12 @@ fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Op
     matching.next().filter(|_| matching.next().is_none())
 }
 
-/// Whether the numbers of a list may mean other devices to CUDA than to us: CUDA counts the fastest device first unless
+/// Whether the numbers of CUDA's list may mean other devices to CUDA than to us: CUDA counts the fastest device first unless
 /// CUDA_DEVICE_ORDER is PCI_BUS_ID. That matters if devices of different models are selected by number. `devices`: those of the
 /// maker. `named_count`: how many of them the list names.
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named_count: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
-    let is_by_number = list.text.split(',').any(|word| word.trim().parse::<u32>().is_ok());
+    let is_by_number = cuda_kind(list.text) == CudaKind::Number;
     let models: BTreeSet<_> = whole().filter_map(|device| device.name.as_ref()).collect();
     // A list that names no device, or all of them, means the same in any order.
     let are_some_named = (1..whole().count()).contains(&named_count);
@@ -229,13 +288,23 @@ mod tests {
         let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1), device("GPU-bb33", 2)];
         let see = |list: &str| seen(&cuda(list), &devices).concat();
         assert_eq!(see("0,2"), "GPU-aa11GPU-bb33");
-        assert_eq!(see("gpu-bb33, 0"), "GPU-aa11GPU-bb33");
+        assert_eq!(see("gpu-bb33, GPU-aa11"), "GPU-aa11GPU-bb33");
         assert_eq!(see("GPU-aa2"), "GPU-aa22");
-        for nothing in ["", "NoDevFiles", "-1", "none", "GPU-aa", "GPU-"] {
+        for nothing in ["", "NoDevFiles", "-1", "none", "GPU-aa", "GPU-", "99999999999999999999", "3"] {
             assert_eq!(see(nothing), "", "{nothing}");
         }
-        for one in ["1,-1,0", "1,3,0", "1,GPU-aa,0", "1,,0"] {
+        for one in ["1,-1,0", "1,3,0", "1,3,1", "1,GPU-aa,0", "1,,0"] {
             assert_eq!(see(one), "GPU-aa22", "{one}");
+        }
+        for number in ["1abc", "1;2", "+1", "1 2", " 1,GPU-aa11", "1.5,GPU-bb33,0"] {
+            assert_eq!(see(number), "GPU-aa22", "{number}");
+        }
+        assert_eq!(see("1gpu,2tpu"), "GPU-aa22GPU-bb33");
+        for twice in ["0,0", "0,1,0", "0,00", "0,0,9", "GPU-aa11,GPU-aa11", "GPU-aa1,gpu-aa11,GPU-bb"] {
+            assert_eq!(see(twice), "", "{twice}");
+        }
+        for first in ["GPU-bb33,0", "GPU-bb33,MIG-1,0", "GPU-bb33,0,GPU-aa11"] {
+            assert_eq!(see(first), "GPU-bb33", "{first}");
         }
         assert_eq!(Visibility::new(&Visible::default(), &devices), Visibility::default());
     }
@@ -250,6 +319,10 @@ mod tests {
         assert_eq!(seen(&cuda("MIG-GPU-aa11/1/0"), &devices), ["GPU-aa11", "MIG-1", "MIG-2"]);
         let old = [device("GPU-aa11", 0), part("MIG-GPU-aa11/1/0"), part("MIG-GPU-aa11/2/0")];
         assert_eq!(seen(&cuda("MIG-GPU-aa11/2/0"), &old), ["MIG-GPU-aa11/2/0"]);
+        let whole = ["GPU-aa11", "MIG-1", "MIG-2"];
+        assert_eq!(seen(&cuda("MIG-GPU-aa11/1/0,MIG-GPU-aa11/2/0"), &devices), whole);
+        assert_eq!(seen(&cuda("MIG-GPU-aa11/1/0,MIG-GPU-aa11/1/0"), &devices), [""; 0]);
+        assert_eq!(seen(&cuda("MIG-2,GPU-aa22"), &devices), ["MIG-2"]);
     }
 
     #[test]
@@ -318,6 +391,7 @@ mod tests {
         assert!(is_unsure(&cuda("0"), &mixed));
         assert!(!is_unsure(&cuda("0"), &alike) && !is_unsure(&cuda("0,1"), &mixed));
         assert!(!is_unsure(&cuda("GPU-aa11"), &mixed) && !is_unsure(&cuda(""), &mixed));
+        assert!(is_unsure(&cuda("0abc"), &mixed) && !is_unsure(&cuda("GPU-aa11,0"), &mixed));
         let by_bus = Visible { cuda_order: Some("PCI_BUS_ID".into()), ..cuda("0") };
         assert!(!is_unsure(&by_bus, &mixed));
     }
