@@ -282,6 +282,20 @@ fn gpu_events_that_can_not_be_registered_leave_the_others() {
     assert_eq!(xids("GPU-fake-2"), r#"[{"count":1,"xid":31}]"#);
 }
 
+// Requirement: GPU-4
+#[test]
+fn gpu_errors_that_the_driver_can_not_tell_are_null_with_their_reason() {
+    for (code, reason) in [("3", "not supported by this device"), ("999", "NVML error 999: unknown error")] {
+        let gpus = FakeGpus::new(1, &format!("event_wait {code}"));
+        let report = gpus.run(&["sampled", "sampled"]).assert_clean(0).clone();
+        assert_eq!(report.gpu(GPU0).at("errors.xid"), &Value::Null);
+        assert_eq!(
+            report.warnings(),
+            format!("GPU figures that are missing ({reason}): XID errors of GPU-fake-0.")
+        );
+    }
+}
+
 #[test]
 fn gpu_power_and_temperature_are_read_by_the_newer_calls() {
     let gpus = FakeGpus::new(1, "0.power_instant 420000\n0.temperature_v 66");

@@ -89,5 +89,6 @@ fn next_event() -> Result<EventData, Return> {
             }
         }
     }
-    Err(TIMEOUT)
+    // The default is what a driver says if none is queued.
+    Err(global("event_wait").and_then(|code| code.parse().ok()).unwrap_or(TIMEOUT))
 }

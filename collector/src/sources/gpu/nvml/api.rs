@@ -21,6 +21,7 @@ pub(super) mod code {
     pub const NOT_FOUND: u32 = 6;
     pub const INSUFFICIENT_SIZE: u32 = 7;
     pub const DRIVER_NOT_LOADED: u32 = 9;
+    pub const TIMEOUT: u32 = 10;
     pub const LIBRARY_NOT_FOUND: u32 = 12;
     pub const FUNCTION_NOT_FOUND: u32 = 13;
     pub const GPU_IS_LOST: u32 = 15;

@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nvml_wrapper_sys::bindings::nvmlDevice_t;
+
 use accounting::Accounting;
 use api::{Api, call};
 use devices::Place;
@@ -66,6 +68,8 @@ pub(crate) struct Nvml {
     /// The user named no devices, so a device that could not be identified may be one that should be tracked.
     reports_unreadable: bool,
     warnings: Vec<String>,
+    /// How many critical errors are in no device's figures: see [`Self::placed`].
+    unplaced_errors: usize,
     /// The names and addresses of devices are asked for at once, since the user names some of them.
     describes_first: bool,
     /// At the last [`Self::has_news`] that was true: the number of devices whose memory was read, and the number that were described.
@@ -109,6 +113,7 @@ impl Nvml {
             unreadable: BTreeMap::new(),
             reports_unreadable: config.uuids.is_none(),
             warnings: Vec::new(),
+            unplaced_errors: 0,
             describes_first: config.uuids.is_some() || config.visible.slurm.is_some(),
             counts_at_news: (0, 0),
             api,
@@ -165,23 +170,34 @@ impl Nvml {
     }
 
     /// Takes the critical errors (XIDs) since the last reading. Returns a sample for each wanted device that was registered for them,
-    /// which happens when it is described ([`Self::describe`]). Errors of other devices are dropped.
+    /// which happens when it is described ([`Self::describe`]). Errors of devices that are not wanted are dropped.
     fn read_events(&mut self, wanted: &[String]) -> Vec<DeviceSample> {
         let began_ns = clock::monotonic_ns();
-        let errors = self.events.take(&self.api);
+        let taken = self.events.take(&self.api);
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
         let all_devices = None;
         self.plan.note_and_charge(&all_devices, Kind::Events, began_ns, took_ns);
+        let taken = taken.map(|errors| self.placed(errors));
         let mut samples = Vec::new();
         for handle in self.devices.iter().filter(|handle| wanted.contains(&handle.device.id)) {
             let Some(registered) = handle.events.clone() else { continue };
-            let of_device = errors.iter().filter(|(device, _)| *device == handle.raw);
-            let xids = of_device.map(|(_, xid)| *xid).collect();
             // All devices share one event set. It can be lost after a device was registered in it.
-            let xids = registered.and(self.events.availability()).map(|()| xids);
+            let xids = registered.and(taken.clone()).map(|errors| {
+                let of_device = errors.iter().filter(|(device, _)| *device == handle.raw);
+                of_device.map(|(_, xid)| *xid).collect()
+            });
             samples.push(DeviceSample { xids: Some(xids), ..DeviceSample::of_device(&handle.device.id) });
         }
         samples
+    }
+
+    /// Those of the `errors` that are of a known device, and whose number can be one. The others are counted for a warning.
+    fn placed(&mut self, errors: Vec<(nvmlDevice_t, u64)>) -> Vec<(nvmlDevice_t, u64)> {
+        let is_known = |raw: nvmlDevice_t| self.devices.iter().any(|handle| handle.raw == raw);
+        let (placed, others): (Vec<_>, Vec<_>) =
+            errors.into_iter().partition(|(raw, xid)| *xid <= policy::LARGEST_XID && is_known(*raw));
+        self.unplaced_errors += others.len();
+        placed
     }
 }
 
@@ -324,6 +340,31 @@ impl Backend for Nvml {
                 sign.display()
             )
         });
-        self.unreadable.iter().map(line).chain(self.warnings.iter().cloned()).chain(dcgm).collect()
+        let unplaced = (self.unplaced_errors > 0).then(|| {
+            format!(
+                "The NVIDIA driver reported critical errors (XID) that are in no GPU's figures: {} of them have a number that \
+                 is none, or are of a GPU that it did not list.",
+                self.unplaced_errors
+            )
+        });
+        let warnings = self.unreadable.iter().map(line).chain(self.warnings.iter().cloned());
+        warnings.chain(dcgm).chain(unplaced).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: GPU-88
+    #[test]
+    fn critical_errors_that_can_be_of_no_device_are_counted_in_a_warning() {
+        let raw = std::ptr::without_provenance_mut;
+        let mut nvml = Nvml::new(Api::without_calls(), &GpuConfig::default(), Duration::from_millis(100));
+        nvml.devices.push(Handle::new(raw(8), Device::default(), None));
+        assert_eq!(nvml.placed(vec![(raw(8), 13), (raw(8), 79)]), [(raw(8), 13), (raw(8), 79)]);
+        assert_eq!(nvml.warnings(), [""; 0]);
+        assert_eq!(nvml.placed(vec![(raw(8), 70_000), (raw(16), 79), (raw(8), 31)]), [(raw(8), 31)]);
+        assert!(nvml.warnings()[0].contains(": 2 of them "), "{:?}", nvml.warnings());
     }
 }
