@@ -153,11 +153,20 @@ impl Machines {
     }
 
     /// Raises the use of GPUs that are in the sums to what a later report saw of them: the largest value of a single report, and
-    /// the upper bound of memory. No upper bound of utilization is reported, so that is not raised.
+    /// the upper bound of memory. No upper bound of utilization is reported, so that is not raised. What this report does not know
+    /// is unknown of the machine, unless the first report covers all of its time.
     fn raise_gpu_use(&mut self, report: &Report, axis: &Axis) {
-        self.gpu_ram.raise_largest(report.max_gpu_ram.system_bytes.unwrap_or(0));
-        let busy = report.gpu.percent.max_sum.map_or(0, |percent| Scale::Percent.units(percent));
-        self.gpu_busy.raise_largest(busy);
+        let is_covered = self.open.cover.is_some_and(|cover| cover.holds(axis.span));
+        let busy = report.gpu.percent.max_sum.map(|percent| Scale::Percent.units(percent));
+        for (sum, largest) in
+            [(&mut self.gpu_ram, report.max_gpu_ram.system_bytes), (&mut self.gpu_busy, busy)]
+        {
+            match largest {
+                Some(largest) => sum.raise_largest(largest),
+                None if is_covered => {}
+                None => sum.add(None),
+            }
+        }
         // Without parts of a GPU (MIG instances), whose memory is in that of their GPU.
         let devices: Vec<&str> = GpuDevice::whole(&report.gpus).map(|gpu| gpu.id.as_str()).collect();
         for seen in &mut self.open.gpu_ram {
@@ -179,22 +188,25 @@ impl Machines {
     }
 
     /// Adds the use of those GPUs of a report that no report before had. The report's own maxima are over all of its GPUs, so
-    /// only those of the first report can be used.
+    /// only those of the first report can be used. If one is unknown, some GPU could not be read, and the others' series don't count.
     fn add_gpu_use(&mut self, report: &Report, axis: &Axis, new_gpus: &[String], is_first: bool) {
-        let max = float(report.max_gpu_ram.system_bytes).filter(|_| is_first);
+        let of_report = float(report.max_gpu_ram.system_bytes);
+        let max = of_report.filter(|_| is_first);
         let used = gpu_tracks(report, new_gpus, GpuFigure::MemoryUsed);
         // The report's own maximum is an upper bound. Else the largest of the points are one, if all are known.
         let at_most = max.or(bound_of(&used));
-        let quantity = axis.quantity(&used, Scale::Whole, max, at_most);
+        let quantity = of_report.and_then(|_| axis.quantity(&used, Scale::Whole, max, at_most));
         let mut memory = Seen::default();
         // Whichever report it is, these GPUs are new to the sums.
         let standing = Standing { is_first: true, is_covered: true };
         add_or_raise(&mut self.gpu_ram, &mut memory, quantity.as_ref(), standing);
         self.open.gpu_ram.push(SeenGpus { ids: new_gpus.to_vec(), memory, span: axis.span });
         // Of utilization, only the report's own maximum counts as an upper bound.
-        let max = report.gpu.percent.max_sum.filter(|_| is_first);
+        let of_report = report.gpu.percent.max_sum;
+        let max = of_report.filter(|_| is_first);
         let busy = gpu_tracks(report, new_gpus, GpuFigure::Utilization);
-        self.gpu_busy.add(axis.quantity(&busy, Scale::Percent, max, max).as_ref());
+        let busy = of_report.and_then(|_| axis.quantity(&busy, Scale::Percent, max, max));
+        self.gpu_busy.add(busy.as_ref());
     }
 
     /// Adds the machine that is open to the sums, and returns its size. `None`: it has no reports. What is added after this is of

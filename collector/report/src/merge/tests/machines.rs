@@ -118,6 +118,32 @@ fn gpu_memory_has_no_upper_bound_where_only_some_of_the_gpus_were_read() {
 
 // Requirement: NODE-2
 #[test]
+fn gpu_use_that_one_report_does_not_know_is_null() {
+    let of = Use { used_gb: 20, run_gb: 10, busy_percent: 50.0 };
+    let known = |node: &str, start_s| on_gpus(node, start_s, 100.0, &["A"], of);
+    // A GPU could not be read for a while. The series of the others are known.
+    let unknown = |node: &str, start_s, wall_s| {
+        let mut report = on_gpus(node, start_s, wall_s, &["A"], of);
+        (report.max_gpu_ram.system_bytes, report.gpu.percent.max_sum) = (None, None);
+        report
+    };
+    let largest = |reports: &[Report]| {
+        let report = merged(reports);
+        (gpu_bounds(&report), report.gpu.percent.max_sum)
+    };
+    let null = ([None; 2], None);
+    assert_eq!(largest(&[known("n1", 0), unknown("n2", 0, 100.0)]), null);
+    assert_eq!(largest(&[known("n1", 0), unknown("n1", 110, 50.0)]), null, "a later run on the same GPU");
+    assert_eq!(largest(&[unknown("n1", 0, 200.0), known("n1", 210)]), null);
+    let mut other = unknown("n1", 110, 50.0);
+    (other.gpus[0].id, other.series.gpus[0].id) = ("B".into(), "B".into());
+    assert_eq!(largest(&[known("n1", 0), other]), null, "on another GPU");
+    let within = [known("n1", 0), unknown("n1", 10, 50.0)];
+    assert_eq!(largest(&within), ([Some(20); 2], Some(50.0)), "the longer report tells of that time");
+}
+
+// Requirement: NODE-2
+#[test]
 fn memory_of_a_machine_is_bounded_by_all_of_its_reports() {
     let at_most = |reports: &[Report]| gb(merged(reports).merged.unwrap().at_most.system_ram_bytes);
     let (a, b) = (steady("a", 0, 100.0, 10 * GB), steady("b", 0, 160.0, 20 * GB));
