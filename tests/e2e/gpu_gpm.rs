@@ -143,6 +143,22 @@ fn processes_of_an_instance_are_found_in_the_list_of_its_gpu() {
     assert_eq!(reason(&whole, "activity").as_deref(), Some("reported by its MIG instances only"));
 }
 
+// Requirement: GPU-83
+#[test]
+fn instance_without_an_id_has_none_of_the_processes_of_its_gpu() {
+    let mig = "0.mig 1\n0.mig_most 2\n0m0.uuid MIG-fake-a\n0m1.uuid MIG-fake-b\n0.lists_parts 1\n0m0.processes !4\n\
+               0m1.processes !4\n0m0.instance 4294967295\n0m1.instance 4294967295";
+    let gpus = FakeGpus::new(1, mig);
+    // Its entry in the GPU's list is of no instance.
+    let run = gpus.run(&["hold:0:300,c", "for:600", "sampled"]);
+    for id in ["MIG-fake-a", "MIG-fake-b"] {
+        let instance = run.report().gpu(id);
+        assert!(instance.at("memory.max_combined_bytes").is_null(), "{}", instance.at("memory"));
+        assert_eq!(reason(&instance, "memory by process").as_deref(), Some("no permission"));
+    }
+    assert_eq!(run.report().gpu_ram(), [None; 3]);
+}
+
 // Requirement: GPU-82
 #[test]
 fn dcgm_that_runs_beside_is_said_where_the_counters_are_read() {

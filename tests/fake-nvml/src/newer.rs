@@ -37,8 +37,10 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(device: Device, place: *mut T
 pub unsafe extern "C" fn nvmlDeviceGetGpuInstanceId(device: Device, place: *mut c_uint) -> Return {
     let _call = script::called("nvmlDeviceGetGpuInstanceId");
     let part = (device as usize >> 8).checked_sub(1).and_then(|part| c_uint::try_from(part).ok());
+    // A driver that does not know it can say so by all bits.
+    let id = part.map(|part| number(&name(device), "instance").map_or(part, |id| id as c_uint));
     // SAFETY: nvml.h's contract, passed on.
-    unsafe { put(place, part.ok_or(NOT_FOUND)) }
+    unsafe { put(place, id.ok_or(NOT_FOUND)) }
 }
 
 #[repr(C)]

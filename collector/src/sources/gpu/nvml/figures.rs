@@ -290,7 +290,9 @@ fn read_lists(
     let (true, None, Some(parent)) = (is_refused, handle.lists_of_parent, handle.parent_raw) else {
         return (own, has_read);
     };
-    let Ok(id) = get(|id| call!(api, nvmlDeviceGetGpuInstanceId(handle.raw, id))) else {
+    let id = get(|id| call!(api, nvmlDeviceGetGpuInstanceId(handle.raw, id)));
+    // All bits set: no instance. The parent's entries have that id if their process is on no instance.
+    let Some(id) = id.ok().filter(|id| *id != c_uint::MAX) else {
         return (own, has_read);
     };
     let of = ListsOf { device: parent, instance: Some(id) };

@@ -296,6 +296,8 @@ fn entries(bytes: &[u8], count: usize, stride: usize, instance: Option<c_uint>) 
         let memory = u64::from_ne_bytes(entry.get(8..16)?.try_into().ok()?);
         let is_wanted = match instance {
             None => true,
+            // All bits set means no instance, so no entry is on that one.
+            Some(c_uint::MAX) => false,
             Some(id) => stride > 16 && u32::from_ne_bytes(entry.get(16..20)?.try_into().ok()?) == id,
         };
         (pid != 0 && is_wanted).then_some((pid, memory))
@@ -542,6 +544,8 @@ mod tests {
         // The entries of `written` end with 0xFF; their instances are 0.
         bytes[48 + 16..48 + 20].copy_from_slice(&5_u32.to_ne_bytes());
         assert_eq!(entries(&bytes, 3, 24, Some(5)), [(102, 3000)]);
+        bytes[16..20].fill(0xFF);
+        assert_eq!(entries(&bytes, 3, 24, Some(c_uint::MAX)), [], "no instance");
         assert_eq!(entries(&written(16, 3, 64), 3, 16, Some(0)), [], "that layout has no instances");
     }
 }
