@@ -429,9 +429,14 @@ fn throttle_bits(api: &Api, device: nvmlDevice_t) -> Reading<u64> {
     if bits == Ok(NOT_AVAILABLE) { Err(Missing::NotReported) } else { bits }
 }
 
-/// The names in [`REASONS`] of these bits.
+/// The names in [`REASONS`] of these bits. A newer driver can have others, each of which is named by its bit.
 fn reasons(bits: u64) -> Vec<Cow<'static, str>> {
-    REASONS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.into()).collect()
+    let set = (0..u64::BITS).map(|place| 1 << place).filter(|bit| bits & bit != 0);
+    let name = |bit: u64| {
+        let known = REASONS.into_iter().find(|(known, _)| *known == bit);
+        known.map_or_else(|| format!("unknown ({bit:#x})").into(), |(_, name)| name.into())
+    };
+    set.map(name).collect()
 }
 
 /// Reads the fields with these ids by one call, in their order. Each has a result of its own.
@@ -478,6 +483,15 @@ mod tests {
         assert_eq!(used(80 << 30), Ok(80 << 30));
         assert_eq!(used(81 << 30), Ok(81 << 30), "the driver's reserve may not be in the capacity");
         assert_eq!(used(84 << 30), Err(Missing::NotReported));
+    }
+
+    // Requirement: GPU-11
+    #[test]
+    fn throttle_reason_that_is_not_known_is_named_by_its_bit() {
+        assert_eq!(reasons(0), [""; 0]);
+        assert_eq!(reasons(0x24), ["software power cap", "software thermal slowdown"]);
+        assert_eq!(reasons(0x600), ["unknown (0x200)", "unknown (0x400)"]);
+        assert_eq!(reasons(1 << 63 | 1), ["idle", "unknown (0x8000000000000000)"]);
     }
 
     #[test]
