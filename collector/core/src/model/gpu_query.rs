@@ -63,7 +63,7 @@ impl AppField {
             Self::Timestamp => listing.timestamp.clone(),
             Self::GpuName => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
-            Self::Uuid => Some(csv_cell(device.uuid.as_ref().unwrap_or(&device.id))),
+            Self::Uuid => device.uuid.as_deref().map(csv_cell),
             Self::Pid => Some(process.pid.to_string()),
             Self::ProcessName => {
                 let words = process.arguments.as_ref().and_then(|words| words.first());
@@ -133,6 +133,7 @@ fn gpu_line<'a>(gpu: &'a Listed, listing: &'a Listing, count: Option<usize>) -> 
         throttle_bits: gpu.now.throttle_bits,
         count,
         timestamp: listing.timestamp.as_deref(),
+        is_logged: false,
     }
 }
 
@@ -222,5 +223,21 @@ mod tests {
         let lines = query.lines(&listing(), Some(1), CsvStyle::default());
         // The list of the instance has the first one, too.
         assert_eq!(lines, [python, "7, [Not Found], [N/A], GPU-1"]);
+    }
+
+    // Requirement: GPU-80
+    #[test]
+    fn gpu_without_a_uuid_has_none_in_its_lines() {
+        let mut listing = listing();
+        let device = &mut listing.gpus[0].device;
+        (device.id, device.uuid) = ("0000:3b:00.0".into(), None);
+        let queries = [
+            Query::Gpus(vec![Field::Uuid, Field::BusId]),
+            Query::ComputeApps(vec![AppField::Uuid, AppField::BusId]),
+        ];
+        for query in queries {
+            let lines = query.lines(&listing, Some(1), CsvStyle::default());
+            assert_eq!(lines[0], "[N/A], 00000000:3B:00.0");
+        }
     }
 }

@@ -62,6 +62,9 @@ pub struct GpuLine<'a> {
     pub count: Option<usize>,
     /// The time, as text; `None`: not known.
     pub timestamp: Option<&'a str>,
+    /// It is a line of the log, whose column of UUIDs has the PCI address of a GPU without one: else nothing in the usual columns would
+    /// tell such GPUs apart.
+    pub is_logged: bool,
 }
 
 /// A log that was asked for.
@@ -94,7 +97,7 @@ named! {
         Count = "count",
         /// The driver's number of the GPU.
         Index = "index",
-        /// UUID; the PCI address of a GPU without one.
+        /// UUID; in the log, the PCI address of a GPU without one.
         Uuid = "uuid",
         /// Product name.
         Name = "name",
@@ -319,7 +322,10 @@ impl Field {
             Self::Timestamp => gpu.timestamp.map(str::to_owned),
             Self::Count => gpu.count.map(|count| count.to_string()),
             Self::Index => device.index.map(|index| index.to_string()),
-            Self::Uuid => Some(csv_cell(device.uuid.as_ref().unwrap_or(&device.id))),
+            Self::Uuid => {
+                let uuid = device.uuid.as_ref().or(Some(&device.id).filter(|_| gpu.is_logged));
+                uuid.map(|uuid| csv_cell(uuid))
+            }
             Self::Name => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
             Self::DriverVersion => device.driver_version.as_deref().map(csv_cell),
@@ -372,8 +378,8 @@ pub fn line(fields: &[Field], gpu: &GpuLine, style: CsvStyle) -> String {
 /// Writes the line of a GPU as it is in a sample: see [`line`]. `count`: how many GPUs the sample has.
 pub fn line_of_sample(trace: &GpuTrace, gpu: &GpuSample, count: usize, timestamp: Option<&str>) -> String {
     let (device, figures) = (&*gpu.device, &ByGpuFigure::from(gpu));
-    let line_of =
-        GpuLine { device, figures, throttle_bits: gpu.throttle_bits, count: Some(count), timestamp };
+    let throttle_bits = gpu.throttle_bits;
+    let line_of = GpuLine { device, figures, throttle_bits, count: Some(count), timestamp, is_logged: true };
     line(&trace.fields, &line_of, trace.style)
 }
 
@@ -521,6 +527,7 @@ mod tests {
             throttle_bits: gpu.throttle_bits,
             count: None,
             timestamp: None,
+            is_logged: false,
         };
         let style = CsvStyle { no_header: true, no_units: true };
         assert_eq!(line(&fields, &plain, style), format!("600, 30, 400.00, 1410, {bits}, Disabled, [N/A]"));
