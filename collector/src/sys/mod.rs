@@ -16,4 +16,5 @@ pub mod rlimit;
 pub mod safe_path;
 pub mod segment;
 pub(crate) mod signal_mask;
+pub(crate) mod umask;
 pub(crate) mod user;

@@ -37,7 +37,7 @@ use process_lists::Lists;
 
 use super::backend::{Ask, Backend, Turn};
 use crate::model::gpu::{Activity, Device, DeviceSample, Figure, GpuConfig, Missing, Reading};
-use crate::sys::clock;
+use crate::sys::{clock, umask};
 
 /// The library's name, as the driver installs it.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -89,7 +89,8 @@ impl Nvml {
         if let Some(signal) = config.crashed_by {
             return Err(Missing::Crashes(signal));
         }
-        let api = load(config)?;
+        // The library can set the umask, for itself and for what this process writes.
+        let api = umask::kept(|| load(config))?;
         // A driver that can't count its devices is of no use. Later, a single failure of this call is ignored.
         api.device_count()?;
         Ok(Self::new(api, config, interval))
