@@ -53,7 +53,7 @@ pub use sys::kernel::{MOST_SPLIT_RSS_KIB, has_split_rss};
 pub use sys::proc_fs::{CommandLine, ProcRoot};
 pub use sys::segment::named::KnownFile;
 pub use sys::segment::{self, NewSession, Segment, SegmentError};
-pub use sys::{clock, given_file, own_program, pidfd, priority, safe_path};
+pub use sys::{clock, given_file, own_program, own_stdout, pidfd, priority, safe_path};
 pub use tree_end::{ENDER, Member as TreeMember, TreeToEnd, of_exit_code as tree_end_of, serve_ender};
 
 /// Parsers and parts of the core that tests hand garbage to.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use gpu_track_collector::model::kernel_errors::without_numbers;
 use gpu_track_collector::model::style::{Console, Output};
 use gpu_track_collector::report::quote;
-use gpu_track_collector::write_report;
+use gpu_track_collector::{own_stdout, write_report};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 
@@ -71,7 +71,7 @@ pub(crate) fn write<'a>(texts: impl IntoIterator<Item = (&'a Output, impl AsRef<
     let mut status = ExitCode::SUCCESS;
     for (place, text) in texts {
         let written = match place {
-            Output::Stdout => write_whole(io::stdout(), text.as_ref()),
+            Output::Stdout => write_whole(own_stdout::writer(), text.as_ref()),
             _ => write_report(place, text.as_ref()),
         };
         if let Err(error) = written {

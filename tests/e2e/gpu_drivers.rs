@@ -1,5 +1,6 @@
 //! GPU drivers that misbehave: the other figures stay right, and the report names the fault.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -373,6 +374,19 @@ fn old_gpu_library_still_gives_devices_and_versions() {
         report.warnings(),
         "GPU figures that are missing (the driver's library has no call for it): XID errors of GPU-fake-0."
     );
+}
+
+// Requirement: GPU-93
+#[test]
+fn gpu_library_that_prints_and_sets_the_umask_spoils_no_report() {
+    let gpus = FakeGpus::new(1, "init_prints hello from the driver\ninit_umask 777");
+    let json = gpus.path("report.json");
+    let run = gpus.tracked(gpus.words(&["sampled"])).options(&["-f", "json", "-o", &json, "-o", "-"]).run();
+    assert!(run.stderr.contains("hello from the driver\n"), "{}", run.stderr);
+    let on_stdout: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(on_stdout["gpus"][0]["id"], GPU0);
+    let mode = std::fs::metadata(&json).unwrap().permissions().mode();
+    assert_eq!(mode & 0o600, 0o600, "{mode:o}");
 }
 
 /// In containers the loader often does not search the driver's directory.

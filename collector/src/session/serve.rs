@@ -14,6 +14,7 @@ use crate::model::config::Config;
 use crate::sources::connector::Subscription;
 use crate::store::output_lock::OutputLock;
 use crate::store::state_file::StateFile;
+use crate::sys::own_stdout;
 use crate::sys::segment::{Segment, live};
 
 /// What the launcher hands to every collector of a run.
@@ -57,6 +58,9 @@ pub fn serve(from: Inheritance, after: impl FnOnce(&Config)) -> Result<(), Sessi
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     };
     let config: Config = serde_json::from_slice(&line)?;
+    if config.writes_to_stdout() {
+        own_stdout::set_apart();
+    }
     messages.never_wait()?;
     let targets = config.report.targets.iter().zip(from.output_locks);
     // Kept until this function returns, because dropping a lock removes its file.

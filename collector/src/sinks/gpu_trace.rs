@@ -14,7 +14,7 @@ use super::tracking::LineFile;
 use crate::model::gpu_trace::{GpuTrace, header, line_of_sample};
 use crate::model::report::{Report, Stage};
 use crate::model::tree_sample::{GpuSample, ItemKind, TreeSample, Wants};
-use crate::sys::{clock, local_time};
+use crate::sys::{clock, local_time, own_stdout};
 
 /// After more readings than this of a device, its lines are written even if its utilisation is still unknown.
 const MOST_HELD: u32 = 5;
@@ -165,7 +165,7 @@ impl GpuLog {
             return file.append(&lines).map(drop);
         }
         // The command shares stdout and may have made it non-blocking.
-        self.lines = match write_all(io::stdout(), lines.concat().as_bytes(), None) {
+        self.lines = match write_all(own_stdout::descriptor(), lines.concat().as_bytes(), None) {
             Ok(()) => Lines::Stdout { is_new: false },
             // The reader needs no more, as in `| head`: this is no failure.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Lines::Unread,

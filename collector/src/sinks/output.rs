@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use crate::model::style::{Output, StreamFile};
 pub(crate) use crate::sys::given_path::directory_of;
 use crate::sys::given_path::is_foreign;
+use crate::sys::own_stdout;
 pub(super) use stream::write_all;
 
 /// What the name of a new file begins with until all of it is written.
@@ -35,7 +36,7 @@ pub(crate) const FOR_ALL: Mode = Mode::from_raw_mode(0o666);
 pub fn write_report(output: &Output, text: &str) -> io::Result<()> {
     match output {
         Output::Stderr => io::stderr().write_all(text.as_bytes()),
-        Output::Stdout => io::stdout().write_all(text.as_bytes()),
+        Output::Stdout => own_stdout::writer().write_all(text.as_bytes()),
         Output::File(path) => write_atomically(path, text.as_bytes()),
         Output::Stream(stream) => stream::append(stream, text.as_bytes()),
     }

@@ -9,6 +9,7 @@ pub mod kernel;
 pub(crate) mod local_time;
 pub(crate) mod netlink;
 pub mod own_program;
+pub mod own_stdout;
 pub mod pidfd;
 pub mod priority;
 pub mod proc_fs;

@@ -20,8 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use gpu_track_collector::connector::Subscription;
-use gpu_track_collector::model::config::{Config, ReportTarget};
-use gpu_track_collector::model::style::Output;
+use gpu_track_collector::model::config::Config;
 use gpu_track_collector::priority::prefer_at_once;
 use gpu_track_collector::segment::named::NamedFile;
 use gpu_track_collector::{Inheritance, clock, own_program};
@@ -80,7 +79,7 @@ impl Collector {
             inherited: fds.iter().chain(&lock_fds).copied().flatten().collect(),
             null: null()?,
             // A batch system waits until all processes of a task have closed its stdout.
-            has_stdout: writes_to_stdout(config),
+            has_stdout: config.writes_to_stdout(),
             // An agent writes nothing to stderr, which is that of the job.
             has_stderr: !config.report.node_part.as_ref().is_some_and(|part| part.is_agent),
         };
@@ -157,14 +156,6 @@ fn prepare(inherited: &[RawFd], null: RawFd, streams: [Option<RawFd>; 3]) -> io:
         }
     }
     Ok(())
-}
-
-/// Whether a collector with this configuration writes a report or the GPU log to stdout.
-fn writes_to_stdout(config: &Config) -> bool {
-    let is_stdout = |target: &ReportTarget| target.output == Output::Stdout;
-    let joint_targets = config.report.joint.iter().flat_map(|joint| &joint.targets);
-    config.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none())
-        || config.report.targets.iter().chain(joint_targets).any(is_stdout)
 }
 
 /// The exit status of a collector that could not work, and has said so on stderr.

@@ -1,10 +1,12 @@
 //! How the processes of this executable end.
 
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use gpu_track_collector::own_stdout;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use crate::process::signals;
@@ -108,8 +110,9 @@ pub(crate) fn without_handlers(status: i32) -> ! {
     let _ = std::io::stdout().flush();
     // A thread that is stuck in the driver keeps this process and its open files alive. A reader of a pipe must still
     // see its end.
-    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: nothing uses these descriptors after this, and all output is flushed.
+    let own_stdout = own_stdout::descriptor().as_raw_fd();
+    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO, own_stdout] {
+        // SAFETY: nothing uses these descriptors after this, and all output is flushed. One that is there twice is closed by then.
         unsafe { libc::close(stream) };
     }
     // SAFETY: _exit has no preconditions.

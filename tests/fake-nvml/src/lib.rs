@@ -42,6 +42,13 @@ pub extern "C" fn nvmlInit_v2() -> Return {
         // The real library runs nvidia-modprobe here.
         let _ = std::process::Command::new("sh").args(["-c", &program]).status();
     }
+    if let Some(mask) = global("init_umask").and_then(|mask| libc::mode_t::from_str_radix(&mask, 8).ok()) {
+        // SAFETY: umask has no preconditions.
+        unsafe { libc::umask(mask) };
+    }
+    if let Some(text) = global("init_prints") {
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), format!("{text}\n").as_bytes());
+    }
     if global("init_crashes").is_some() {
         std::process::abort();
     }

@@ -24,9 +24,9 @@
 //! - `accounting.DEVICE`: the accounting mode, once it was set.
 //!
 //! Keys of the whole driver: `init` (its return value), `count`, `stride`, `clears_buffer`, `null_probe`, `cut`,
-//! `init_runs` (a shell command), `init_crashes`, `init_exits` (a status), `init.stall` and `power.stall`. `event_wait` is what the
-//! call for the next event returns if no event is queued: TIMEOUT without it. With `cut`, a list that exceeds its
-//! buffer is truncated with SUCCESS: `counts_written` or `counts_all`. A stall is in milliseconds, `forever`, or the
+//! `init_runs` (a shell command), `init_umask` (octal), `init_prints`, `init_crashes`, `init_exits` (a status), `init.stall` and
+//! `power.stall`. `event_wait` is what the call for the next event returns if no event is queued: TIMEOUT without it. With `cut`, a list
+//! that exceeds its buffer is truncated with SUCCESS: `counts_written` or `counts_all`. A stall is in milliseconds, `forever`, or the
 //! path of a file that ends the stall when it exists.
 //!
 //! The environment variable FAKE_NVML_COST_US says what calls cost, in microseconds. A number is for all calls, and

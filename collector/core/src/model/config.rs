@@ -303,6 +303,14 @@ impl ReportConfig {
 }
 
 impl Config {
+    /// Whether the collector writes a report or the GPU log to stdout.
+    pub fn writes_to_stdout(&self) -> bool {
+        let joint_targets = self.report.joint.iter().flat_map(|joint| &joint.targets);
+        let mut targets = self.report.targets.iter().chain(joint_targets);
+        self.tracking.gpu_trace.as_ref().is_some_and(|log| log.file.is_none())
+            || targets.any(|target| target.output == Output::Stdout)
+    }
+
     /// Obeys a message, if it is about other nodes.
     pub fn note_nodes(&mut self, message: Message) {
         match message {
