@@ -32,6 +32,7 @@ use rustix::process::{
 };
 
 use crate::model::run_limit::TreeEnd;
+use crate::model::sorting::InOrder;
 use crate::store::session_name;
 use crate::sys::clock;
 use crate::sys::pidfd::as_pid;
@@ -218,7 +219,7 @@ impl<'a> Ending<'a> {
             return;
         }
         let is_first = self.asked.is_empty();
-        let pids: BTreeSet<u32> = found.keys().map(|member| member.pid).collect();
+        let pids = found.keys().map(|member| member.pid).ordered_set();
         for (member, parent) in found {
             let began_after_sigterm = member.start_ticks > self.sigterm_ticks;
             // A process with a live parent in the tree began after SIGTERM, too: an earlier look would have found it below its

@@ -3,7 +3,6 @@
 //! The files of a live session are locked, and a lock shows in all pid namespaces. A report can be made of a stale session (see
 //! [`crate::recover`]). The next run of its user removes it, since it takes up memory.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,7 +11,7 @@ use gpu_track_abi::live;
 
 use super::run_directory::{self, RunDirectory};
 use super::session_name::{STATE_SUFFIX, prefix};
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::segment::named::NamedFile;
 
@@ -55,7 +54,7 @@ impl Stale {
             let session = name.strip_suffix(STATE_SUFFIX).or(name.strip_suffix(live::SUFFIX));
             session.map_or(name.clone(), str::to_owned)
         };
-        let sessions: BTreeSet<String> = names.into_iter().map(session).collect();
+        let sessions = names.into_iter().map(session).ordered_set();
         sessions.iter().filter_map(|name| Self::at(dir, name, uid).ok()).collect()
     }
 

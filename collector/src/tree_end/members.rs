@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::TreeToEnd;
+use crate::model::sorting::InOrder;
 use crate::sources::helpers::{Helpers, runs_own_program};
 use crate::sources::membership::Membership;
 use crate::store::run_directory::RunDirectory;
@@ -66,8 +67,8 @@ impl<'a> Members<'a> {
     /// orphans, processes that have joined the session are found, too. With `--containers`, those in other pid namespaces are. The run's own helpers are left out with what they started. The
     /// launcher itself is left out, too.
     pub(super) fn find_live(&mut self) -> BTreeMap<Member, u32> {
-        let all: BTreeMap<u32, Stat> =
-            self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).collect();
+        let all =
+            self.root.pids().into_iter().filter_map(|pid| Some((pid, self.root.stat(pid)?))).ordered_map();
         let lives = |member: &Member| {
             all.get(&member.pid).is_some_and(|stat| stat.start_ticks == member.start_ticks && !stat.is_over())
         };

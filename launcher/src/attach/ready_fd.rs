@@ -44,8 +44,9 @@ impl ReadyFd {
         let text = |(name, value): (&str, OsString)| {
             Some((name.to_owned(), Value::String(value.into_string().ok()?)))
         };
-        let environment: Map<String, Value> = environment.into_iter().filter_map(text).collect();
-        let line = format!("{}\n", json!({ "version": VERSION, "environment": environment }));
+        let mut named = Map::new();
+        named.extend(environment.into_iter().filter_map(text));
+        let line = format!("{}\n", json!({ "version": VERSION, "environment": named }));
         // A line of usual length is one part, so that a single read(2) gets all of it. Where nobody reads the line, the run goes on. A
         // full pipe must not stop the launcher, whose signals are blocked. O_NONBLOCK would hold for other users of the pipe, too.
         for part in line.as_bytes().chunks(ATOMIC_BYTES) {

@@ -3,7 +3,7 @@
 //! Each file is read twice: a first look at all files says which belong together, and then their reports are added up one by one. So
 //! no more than one of them is in memory at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::model::config::ReportConfig;
 use gpu_track_collector::model::report::{Report, ReportFiles};
+use gpu_track_collector::model::sorting::InOrder;
 use gpu_track_collector::model::style::Style;
 use gpu_track_collector::report::merge::{
     Head, MOST_CLOCK_OFFSET_S, MergedReport, Merger, Plan, Source, ranks_csv,
@@ -227,7 +228,7 @@ fn first_look<'a>(
     hasher: &RandomState,
 ) -> FirstLook<'a> {
     let mut look = FirstLook { sources: Vec::new(), candidates: Vec::new(), unread: Vec::new() };
-    let mut nodes_not_seen: BTreeSet<&str> = clock_offsets.iter().map(|(node, _)| node.as_str()).collect();
+    let mut nodes_not_seen = clock_offsets.iter().map(|(node, _)| node.as_str()).ordered_set();
     for candidate in files.iter().map(|(path, is_found)| (path, *is_found)) {
         let file = quote::escape(&candidate.0.to_string_lossy());
         let read = text(candidate).and_then(|json| {

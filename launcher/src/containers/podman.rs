@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gpu_track_abi::{ENV_PRELOAD, ENV_SESSION};
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::run_directory::{HOOKS, PODMAN_CONFIGURATION};
 use gpu_track_collector::{RunDirectory, given_file, segment};
 use rustix::fs::{Access, access};
@@ -101,7 +102,7 @@ fn files(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Vec<Path
         let parts = fs::read_dir(parts).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut parts: Vec<PathBuf> =
             parts.filter(|path| path.extension().is_some_and(|end| end == "conf")).collect();
-        parts.sort();
+        parts.order_by(Ord::cmp);
         all.push(file);
         all.extend(parts);
     };

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gpu_track_collector::model::report::NodePart;
+use gpu_track_collector::model::sorting::Sorting;
 use gpu_track_collector::report::format;
 use gpu_track_collector::safe_path::User;
 use rustix::fs::{FlockOperation, flock};
@@ -290,7 +291,7 @@ impl NodeDirectory {
         let mut reports =
             fs::read_dir(&self.path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         reports.retain(|path| is_report(path));
-        reports.sort();
+        reports.order_by(Ord::cmp);
         Ok(reports)
     }
 

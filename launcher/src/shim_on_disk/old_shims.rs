@@ -26,6 +26,7 @@ use gpu_track_abi::preload::ANY_SHIM_PREFIX;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::process::time_limit;
+use gpu_track_collector::model::sorting::{InOrder, Sorting};
 use gpu_track_collector::safe_path::User;
 
 /// How often a run says that it uses its shim: often enough for a machine that is asleep most of the time.
@@ -171,7 +172,7 @@ fn shim_files(directory: &Path) -> io::Result<Vec<OldFile>> {
     let mut paths =
         fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     // By name: `PREFIX.HASH.not-libasan.so`, the link, is before `PREFIX.HASH.so`.
-    paths.sort();
+    paths.order_by(Ord::cmp);
     Ok(paths.into_iter().filter_map(OldFile::parse).collect())
 }
 
@@ -181,7 +182,7 @@ fn used_shims<'a>(
     shims: impl Iterator<Item = &'a OsStr>,
     proc_root: &Path,
 ) -> io::Result<BTreeSet<&'a OsStr>> {
-    let shims: BTreeSet<_> = shims.collect();
+    let shims = shims.ordered_set();
     let mut used = BTreeSet::new();
     for process in fs::read_dir(proc_root)? {
         let process = process?;

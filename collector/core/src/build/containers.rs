@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Inputs;
 use crate::model::containers::{ContainerSeen, MOST_CONTAINERS, MissingFigures, plain_image};
 use crate::model::report::{ContainerCertainty, ContainerUsage};
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::run::elsewhere::ContainerPlace;
 use crate::run::elsewhere::containers::{Act, ContainerCall};
 
@@ -75,7 +75,7 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
         let Some((calls_of_group, all)) = groups.iter().find(is_of) else { continue };
         let projects = all.iter().filter_map(|id| Some(&inputs.run.containers.get(id)?.compose.as_ref()?.0));
         // docker compose starts several containers, all of one project.
-        let is_one_project = calls[*at].act == Act::Compose && projects.collect::<BTreeSet<_>>().len() == 1;
+        let is_one_project = calls[*at].act == Act::Compose && projects.ordered_set().len() == 1;
         let among = (*calls_of_group, if is_one_project { 1 } else { all.len() });
         for id in candidates {
             if is_free(&claims, id) {
@@ -84,8 +84,8 @@ pub(super) fn containers(inputs: &Inputs) -> Found {
         }
     }
     let of_proxy = inputs.run.containers.in_tree();
-    let asked: BTreeMap<&str, ContainerCall> =
-        of_proxy.iter().map(|(id, client)| (id.as_str(), ContainerCall::of_client(client))).collect();
+    let asked = of_proxy.iter().map(|(id, client)| (id.as_str(), ContainerCall::of_client(client)));
+    let asked = asked.ordered_map();
     for (id, call) in &asked {
         let call = if is_free(&claims, id) { call } else { claims[id].call };
         claims.insert(id, Claim { call, certainty: ContainerCertainty::Certain, among: (1, 1) });

@@ -1,6 +1,6 @@
 //! The GPU part of a report, made from what the run has gathered of each device ([`GpuUsage`]). No driver is called here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::model::gpu::{Device, Figure, Missing, NVIDIA, TorchMemory, Vendor};
 use crate::model::groups::Groups;
@@ -9,7 +9,7 @@ use crate::model::report::{
     GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuTorch, GpuUtilization,
     GpuXid, HeavyProcess, MaxGpuRam, OTHER_COMMANDS, Percent, ProcessGpu, ProcessUsage,
 };
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::model::tree_sample::larger;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::availability::Gap;
@@ -488,7 +488,7 @@ fn max_sm(used: &ProcessGpuUse) -> Option<f64> {
 /// Adds to each command what its processes used of GPUs. Processes whose command has no entry of its own are in [`OTHER_COMMANDS`].
 pub(super) fn with_gpu_use(usage: &GpuUsage, mut commands: Vec<CommandUsage>) -> Vec<CommandUsage> {
     let mut by_name: BTreeMap<&str, CommandGpu> = BTreeMap::new();
-    let has_entry: BTreeSet<String> = commands.iter().map(|command| command.command.clone()).collect();
+    let has_entry = commands.iter().map(|command| command.command.clone()).ordered_set();
     for used in usage.processes.by_id.values() {
         let name = if has_entry.contains(&*used.command) { &*used.command } else { OTHER_COMMANDS };
         let command = by_name.entry(name).or_default();

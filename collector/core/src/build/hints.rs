@@ -5,7 +5,7 @@
 
 mod gpu_memory;
 
-use std::collections::BTreeSet;
+use crate::model::sorting::InOrder;
 
 use super::usable::usable_devices;
 use crate::model::report::{
@@ -95,7 +95,7 @@ fn not_in_report(report: &Report) -> Option<String> {
     let missing = coverage.elsewhere.iter().filter(|entry| entry.in_tree < entry.count);
     let missing = missing.filter(|entry| is_whole_run || entry.kind != ElsewhereKind::Node);
     let missing: Vec<_> = missing.collect();
-    let programs: BTreeSet<&str> = missing.iter().map(|entry| entry.program.as_str()).collect();
+    let programs = missing.iter().map(|entry| entry.program.as_str()).ordered_set();
     let programs = Vec::from_iter(programs).join(", ");
     // A container that was followed is in the report. But hints are made of the tree's figures, which leave it out.
     let is_any_unseen = missing.iter().any(|entry| entry.followed < entry.count);

@@ -1,9 +1,11 @@
 //! Sorting of lists that are short, or sorted rarely.
 //!
 //! The standard library's sort is compiled anew for each type and comparison, 4 kB each time, which was a fourteenth of the program.
-//! Here the order of the places is found by one sort for all types, and only moving the elements is compiled for each.
+//! Here the order of the places is found by one sort for all types, and only moving the elements is compiled for each. To `collect` into
+//! an ordered map or set is a sort, too.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sorts in place. Equal elements keep their order.
 pub trait Sorting<T> {
@@ -33,6 +35,31 @@ impl<T> Sorting<T> for [T] {
         }
     }
 }
+
+/// Collects into maps and sets that are in order, without a sort.
+pub trait InOrder: Iterator + Sized {
+    /// Collects keys and values. Of equal keys, the last one counts.
+    fn ordered_map<K: Ord, V>(self) -> BTreeMap<K, V>
+    where
+        Self: Iterator<Item = (K, V)>,
+    {
+        let mut map = BTreeMap::new();
+        map.extend(self);
+        map
+    }
+
+    /// Collects into a set.
+    fn ordered_set(self) -> BTreeSet<Self::Item>
+    where
+        Self::Item: Ord,
+    {
+        let mut set = BTreeSet::new();
+        set.extend(self);
+        set
+    }
+}
+
+impl<I: Iterator> InOrder for I {}
 
 /// The places of `count` elements in their order: the first is that of the smallest element.
 #[inline(never)]

@@ -1,6 +1,6 @@
 //! The merged report, from the sums of all reports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::idle::idle_nodes;
@@ -21,7 +21,7 @@ use crate::model::report::{
     MaxProportionalRam, MaxRam, Merged, Node, NodeState, Nodes, Percent, Pressure, Processes, Report, Series,
     SetRam, SetTracks, Spread, StartedElsewhere, Swap, Track, Usable, UsableCores, UsableGpus, UsableMemory,
 };
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::model::timestamp;
 
 /// Maximum number of missing nodes that are named in the coverage.
@@ -196,7 +196,7 @@ impl Merger {
     /// Finds the nodes of the job of which there is no report. A name with its domain and the same name without it are one node.
     fn missing(&self) -> MissingNodes {
         let read = self.read_nodes.iter().filter_map(|number| self.plan.nodes.get(*number));
-        let with_report: BTreeSet<&str> = read.map(|node| short(&node.name)).collect();
+        let with_report = read.map(|node| short(&node.name)).ordered_set();
         let named = self.job_nodes.names.iter().map(|name| (short(name), name));
         // The names are sorted. So a name without its domain comes before the same name with it, and is kept.
         let mut without_report: BTreeMap<&str, &String> = BTreeMap::new();

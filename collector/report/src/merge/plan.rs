@@ -10,7 +10,7 @@ use super::grid::Grid;
 use super::head::Head;
 use super::quantity::Span;
 use crate::model::report::UnreadFile;
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 
 /// Reports with no longer gap between their times than this are taken for reports of one run, microseconds.
 const TOLERATED_GAP_US: i64 = 60_000_000;
@@ -232,7 +232,7 @@ fn leave_out_doubles(placed: &mut Vec<(usize, Source)>, unread: &mut Vec<UnreadF
         unread.push(UnreadFile { file: source.file.clone(), reason });
         false
     });
-    unread.sort();
+    unread.order_by(Ord::cmp);
 }
 
 /// What tells nodes apart.
@@ -249,7 +249,7 @@ struct NodeKey {
 fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     let keys = node_keys(sources);
     // The number of each node, 0 until the loop below has found it.
-    let mut numbers: BTreeMap<&NodeKey, usize> = keys.iter().map(|key| (key, 0)).collect();
+    let mut numbers = keys.iter().map(|key| (key, 0)).ordered_map();
     let mut nodes_of_name: BTreeMap<&str, usize> = BTreeMap::new();
     for key in numbers.keys() {
         *nodes_of_name.entry(key.name.as_str()).or_default() += 1;

@@ -15,7 +15,7 @@ use crate::figures::float;
 use crate::model::report::{
     Crash, Exit, FailedRank, JobRank, RankPlace, RankSeries, RankUsage, Ranks, Report, Spread, UnseenRanks,
 };
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::quote::{CsvColumn, csv_cell, csv_plain, csv_table};
 
 /// How many ranks are listed of each kind.
@@ -73,7 +73,7 @@ struct JobNumbers {
 impl JobNumbers {
     /// `used`: the numbers in the reports.
     fn new(used: impl Iterator<Item = u32>) -> Self {
-        Self { used: used.collect(), next: 0, given: BTreeMap::new() }
+        Self { used: used.ordered_set(), next: 0, given: BTreeMap::new() }
     }
 
     /// The number of the job that is the one at this place among those with the number `job` and `of` ranks. The first keeps `job`.
@@ -181,7 +181,7 @@ impl RankTable {
             return open.get_mut(at);
         }
         let series = if has_series { self.sampling.open(rank, self.grid) } else { None };
-        let spans = BTreeMap::from([(span.start_us, span.end_us)]);
+        let spans = [(span.start_us, span.end_us)].into_iter().ordered_map();
         open.push(OpenRank { usage, exit_us: span.end_us, is_explained, spans, series });
         open.last_mut()
     }
@@ -314,7 +314,7 @@ impl RankTable {
 
     /// The jobs, each with its number of ranks.
     fn jobs(&self) -> BTreeSet<(u32, u32)> {
-        self.ranks.keys().map(|(job, of, _)| (*job, *of)).collect()
+        self.ranks.keys().map(|(job, of, _)| (*job, *of)).ordered_set()
     }
 }
 

@@ -62,8 +62,8 @@ pub fn json(over_time: &OverTime) -> String {
     let number = |value: f64| Number::from_f64(value).map_or(Value::Null, Value::Number);
     let point = |point: &Point| {
         let times = [("start_s", point.start_s), ("end_s", point.end_s)];
-        let mut keys: Map<String, Value> =
-            times.map(|(name, s)| (name.to_owned(), number(s))).into_iter().collect();
+        let mut keys = Map::new();
+        keys.extend(times.map(|(name, s)| (name.to_owned(), number(s))));
         let values = over_time.columns.iter().zip(&point.values);
         keys.extend(values.map(|(column, value)| (column.name.clone(), value.map_or(Value::Null, number))));
         Value::Object(keys)

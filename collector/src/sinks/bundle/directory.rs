@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, sta
 use rustix::io::Errno;
 
 use super::MANIFEST;
+use crate::model::sorting::Sorting;
 use crate::sinks::output::directory_of;
 use crate::sys::files::{names, open_directory};
 
@@ -134,7 +135,7 @@ fn remove_oldest(parent: &OwnedFd, newest: &str, most: usize, most_bytes: u64) -
             others.push((name, found.bytes));
         }
     }
-    others.sort();
+    others.order_by(Ord::cmp);
     for (name, length) in others {
         if count <= most && bytes <= most_bytes {
             break;

@@ -1,6 +1,5 @@
 //! What the kernel says of memory at the end of a run, and the variables that change how programs use memory, cores and GPUs.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -8,6 +7,7 @@ use std::path::Path;
 
 use super::MissingFile;
 use crate::model::config::Config;
+use crate::model::sorting::InOrder;
 
 /// Maximum number of bytes that are read of a file.
 const MOST_BYTES: u64 = 256 * 1024;
@@ -98,11 +98,11 @@ fn files<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
 
 /// Makes the file of those of these variables that a bundle may have, as JSON.
 pub(super) fn environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Content {
-    let named: BTreeMap<String, String> = variables
+    let named = variables
         .into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
         .filter(|(name, _)| is_told(name))
-        .collect();
+        .ordered_map();
     (ENVIRONMENT, Ok(serde_json::to_string_pretty(&named).unwrap_or_default()))
 }
 

@@ -8,8 +8,9 @@ use super::pid_facts::PidFactReader;
 use super::policy;
 use super::worker::{Phase, Worker};
 use crate::model::gpu::{
-    BackendsAtEnd, Batch, DeviceSample, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA, PidFacts,
+    BackendsAtEnd, Batch, DeviceSample, GpuConfig, GpuObservation, GpuPids, Missing, NVIDIA,
 };
+use crate::model::sorting::InOrder;
 use crate::sys::clock;
 use crate::sys::proc_fs::ProcRoot;
 
@@ -152,7 +153,7 @@ impl GpuMonitor {
             }
         }
         let facts_of = |(pid, named_ns)| (pid, self.facts.read(pid, pids, named_ns, now_ns));
-        let facts: BTreeMap<u32, PidFacts> = named.into_iter().map(facts_of).collect();
+        let facts = named.into_iter().map(facts_of).ordered_map();
         self.facts.forget_unnamed(&facts);
         let unresponsive = self.workers.iter().filter_map(|worker| {
             worker.unresponsive_since_ns(now_ns).map(|since_ns| (worker.name.to_owned(), since_ns))

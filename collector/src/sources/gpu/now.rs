@@ -1,13 +1,13 @@
 //! What a device shows now, and which processes have memory on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::pid_facts::has_own_pid_ns;
 use crate::model::gpu::gpu_figure::ByGpuFigure;
 use crate::model::gpu::listing::{GpuNow, ListedProcess, Listing};
 use crate::model::gpu::{Busy, Device, DeviceSample, Figure, Reading};
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::model::tree_sample::GpuSample;
 use crate::sources::program;
 use crate::sys::proc_fs::{ProcRoot, Statm};
@@ -18,7 +18,7 @@ pub(super) fn now(device: &Device, sample: &DeviceSample, processes: &mut Proces
     let known = |(figure, value): &(Figure, Reading<f64>)| Some((*figure, value.as_ref().ok().copied()?));
     // The first reading of performance counters has no values.
     let counted = sample.activity.iter().flatten().flat_map(|activity| &activity.values);
-    let gauges: BTreeMap<Figure, f64> = sample.values.iter().chain(counted).filter_map(known).collect();
+    let gauges = sample.values.iter().chain(counted).filter_map(known).ordered_map();
     let busy_percent = match &sample.rate_percent {
         Some(Ok(percent)) => Some(*percent),
         _ => utilization(sample),

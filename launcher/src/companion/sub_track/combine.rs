@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, ValueHint};
 use gpu_track_collector::combine_sub_tracking;
+use gpu_track_collector::model::sorting::Sorting;
 
 use crate::cli::UsageError;
 use crate::console::message;
@@ -48,6 +49,6 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
     if files.is_empty() {
         return Err(UsageError::of_file("-p", directory, "has no files"));
     }
-    files.sort();
+    files.order_by(Ord::cmp);
     Ok(files)
 }

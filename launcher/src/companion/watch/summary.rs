@@ -4,6 +4,7 @@
 use gpu_track_collector::model::alert::RunEvent;
 use gpu_track_collector::model::live::{LiveCoverage, LiveEvent};
 use gpu_track_collector::model::report::{CommandUsage, Usable};
+use gpu_track_collector::model::sorting::InOrder;
 use gpu_track_collector::model::time_groups::ByTimeGroup;
 use gpu_track_collector::report::alerts_in_words::event_in_words;
 use gpu_track_collector::report::figures;
@@ -91,7 +92,7 @@ impl Summary {
         let used = |CommandUsage { command, count, cpu_s, peak_rss_bytes, .. }: CommandUsage| {
             (command, EndedCommand { count, cpu_s, peak_rss_bytes })
         };
-        let by_command = known(&ended.by_command).map(used).collect();
+        let by_command = known(&ended.by_command).map(used).ordered_map();
         Some(Ended { count: ended.count, by_command, other_commands: ended.other_commands })
     }
 

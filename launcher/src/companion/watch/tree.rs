@@ -1,6 +1,6 @@
 //! The rows of the process tree. Siblings of one command share a row, unless the user asks for a row for each process.
 
-use gpu_track_collector::model::sorting::Sorting;
+use gpu_track_collector::model::sorting::{InOrder, Sorting};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -115,7 +115,7 @@ pub(super) fn rows(frame: &Frame, rates: &Rates, shape: &Shape) -> (Vec<Row>, u6
     let (mut rows, unlisted) = (builder.rows, builder.unlisted);
     let by_command = frame.ended.iter().flat_map(|ended| &ended.by_command);
     let wanted_ended = by_command.filter(|(name, _)| is_wanted(name));
-    add_ended(&mut rows, wanted_ended.map(|(name, of)| (name.as_str(), *of)).collect());
+    add_ended(&mut rows, wanted_ended.map(|(name, of)| (name.as_str(), *of)).ordered_map());
     (rows, unlisted)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::model::sorting::InOrder;
 use crate::run::gpu::GpuUsage;
 use crate::run::gpu::usage::device::DeviceUsage;
 
@@ -20,7 +21,7 @@ pub(super) fn names(usage: &GpuUsage, devices: &[&DeviceUsage]) -> String {
         return format!("all {} GPUs{}", devices.len(), if has_parts { " and parts" } else { "" });
     }
     // Each maker's driver numbers its own devices, so numbers name them only if all have one maker.
-    let makers: BTreeSet<_> = usage.devices.iter().map(|gpu| gpu.device.vendor).collect();
+    let makers = usage.devices.iter().map(|gpu| gpu.device.vendor).ordered_set();
     let numbers: Option<BTreeSet<u32>> = devices.iter().map(|gpu| gpu.device.index).collect();
     match numbers.filter(|numbers| makers.len() == 1 && numbers.len() == devices.len()) {
         Some(numbers) => format!("GPUs {}", ranges(&numbers)),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
 use super::{HostFile, Variable};
+use crate::model::sorting::InOrder;
 
 /// The variables that reports have, besides [`HOSTS`] and the job's id. NCPUS of PBS is not among them: it is the number of threads of
 /// a process.
@@ -58,7 +59,7 @@ pub fn read(system: Option<&str>, variable: Variable, file: HostFile) -> BTreeMa
     };
     let text = |name: &str| Some((name.to_owned(), variable(name)?.into_string().ok()?));
     let own = super::job_ids().chain(VARIABLES).filter(|name| name.starts_with(prefix));
-    let mut variables: BTreeMap<_, _> = own.filter_map(text).collect();
+    let mut variables = own.filter_map(text).ordered_map();
     let mut hosts = HOSTS.into_iter().filter(|(name, _)| name.starts_with(prefix));
     let set =
         hosts.find_map(|(name, form)| Some((name, form, variable(name).filter(|set| !set.is_empty())?)));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Variable;
+use crate::model::sorting::InOrder;
 
 /// Slurm sets it in each job.
 pub const JOB_ID: &str = "SLURM_JOB_ID";
@@ -49,5 +50,5 @@ const VARIABLES: [&str; 22] = [
 /// Reads the variables that describe an allocation.
 pub fn read(variable: Variable) -> BTreeMap<String, String> {
     let text = |name: &str| Some((name.to_owned(), variable(name)?.into_string().ok()?));
-    VARIABLES.into_iter().filter_map(text).collect()
+    VARIABLES.into_iter().filter_map(text).ordered_map()
 }

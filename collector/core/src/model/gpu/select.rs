@@ -1,6 +1,6 @@
 //! Which devices are tracked: those that the user named, or that the command may see.
 
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{GpuConfig, Vendor, Visible};
@@ -238,7 +238,7 @@ fn device_of<'a>(word: &str, numbering: Numbering, devices: &[&'a Device]) -> Op
 fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], named_count: usize) -> bool {
     let whole = || devices.iter().filter(|device| device.parent.is_none());
     let is_by_number = cuda_kind(list.text) == CudaKind::Number;
-    let models: BTreeSet<_> = whole().filter_map(|device| device.name.as_ref()).collect();
+    let models = whole().filter_map(|device| device.name.as_ref()).ordered_set();
     // A list that names no device, or all of them, means the same in any order.
     let are_some_named = (1..whole().count()).contains(&named_count);
     is_by_number && visible.cuda_order.as_deref() != Some("PCI_BUS_ID") && models.len() > 1 && are_some_named

@@ -12,6 +12,7 @@ use crate::model::command::base_name;
 use crate::model::host_name::short;
 use crate::model::mpi_daemons::is_daemon;
 use crate::model::report::{ElsewhereKind, Nodes, StartedElsewhere};
+use crate::model::sorting::InOrder;
 use crate::model::ssh::host_at;
 
 /// Maximum number of hosts of daemons, listed nodes and sruns that are kept.
@@ -129,7 +130,7 @@ impl RemoteStarts {
     /// The machines besides this one on which processes were started: how many, and the names that are known. `None`:
     /// nothing was started elsewhere.
     pub(crate) fn unseen(&self, here: &Here) -> Option<Nodes> {
-        let mut names: BTreeSet<String> = self.daemons.keys().chain(&self.listed).cloned().collect();
+        let mut names = self.daemons.keys().chain(&self.listed).cloned().ordered_set();
         let (named_by_job, unnamed) = self.nodes_of_sruns(here);
         names.extend(named_by_job);
         names.retain(|name| !here.is_named(name));

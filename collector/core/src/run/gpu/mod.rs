@@ -13,6 +13,7 @@ use usage::device::DeviceUsage;
 pub(crate) use usage::GpuUsage;
 
 use crate::model::gpu::{Batch, GpuObservation, GpuPids};
+use crate::model::sorting::Sorting;
 use crate::model::tree_sample::GpuSums;
 use crate::run::tree::{ProcessSummary, Tree};
 use pid_table::{PidEntry, PidResolver, PidTable};
@@ -63,7 +64,7 @@ impl GpuState {
         };
         // The batches of one backend are in order of time. Sums over devices need all of them in that order.
         let mut batches: Vec<&Batch> = observation.batches.iter().collect();
-        batches.sort_by_key(|batch| batch.at_ns);
+        batches.order_by_key(|batch| batch.at_ns);
         for batch in batches {
             self.usage.add(batch, pids);
         }

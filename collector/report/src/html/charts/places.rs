@@ -2,7 +2,6 @@
 //! ranks, have a row each of a heat map.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use super::by_command::convert;
@@ -15,7 +14,7 @@ use crate::figures::{short, thousands};
 use crate::html::colours::PLACES;
 use crate::model::host_name;
 use crate::model::report::{Merged, Node, RankSeries, Ranks, Report};
-use crate::model::sorting::Sorting;
+use crate::model::sorting::{InOrder, Sorting};
 use crate::model::style::RamUnit;
 use crate::over_time::Joining;
 use crate::quote;
@@ -288,7 +287,7 @@ fn largest<'a>(lists: impl Iterator<Item = &'a Vec<Option<f64>>>) -> f64 {
 /// The names of hosts without their domains, unless two hosts would read alike.
 fn without_domains(names: &[String]) -> Vec<String> {
     let hosts: Vec<&str> = names.iter().map(|name| host_name::short(name)).collect();
-    let stay_distinct = BTreeSet::from_iter(&hosts).len() == BTreeSet::from_iter(names).len();
+    let stay_distinct = hosts.iter().ordered_set().len() == names.iter().ordered_set().len();
     if stay_distinct { hosts.into_iter().map(str::to_owned).collect() } else { names.to_vec() }
 }
 

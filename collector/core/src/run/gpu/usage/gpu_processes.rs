@@ -1,6 +1,6 @@
 //! The processes of the run that used a GPU.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use super::held_sum::HeldSum;
 use super::meters::BusyMeter;
 use crate::model::gpu::Busy;
 use crate::model::groups::Groups;
+use crate::model::sorting::InOrder;
 use crate::run::gpu::pid_table::PidEntry;
 use crate::run::gpu::policy::GpuPolicy;
 
@@ -194,7 +195,7 @@ impl BusyProcesses {
     /// All stretches end at the reading. So each part goes from the beginning of one to that of the next shorter one. The processes
     /// in it are those whose stretch is at least as long.
     pub(super) fn sums(&self) -> Vec<(u64, Groups<f64>)> {
-        let lengths: BTreeSet<u64> = self.by_id.values().map(|(_, busy)| busy.us).collect();
+        let lengths = self.by_id.values().map(|(_, busy)| busy.us).ordered_set();
         let mut sums = Vec::new();
         // The part ends this long before the reading, where the next one in time begins.
         let mut newer_us = 0;

@@ -29,6 +29,7 @@ use super::pid_table::{PidEntry, PidResolver};
 use super::policy::{GpuPolicy, most_unread_ns};
 use crate::model::gpu::{BackendsAtEnd, Batch, Device, TorchMemory, TrackedDevice};
 use crate::model::groups::Groups;
+use crate::model::sorting::Sorting;
 use crate::run::steps::MemoryStep;
 use device::{DeviceReading, DeviceUsage};
 use gpu_processes::{GpuProcesses, ProcessGpuUse};
@@ -105,7 +106,7 @@ impl GpuUsage {
         for (number, device) in self.devices.iter_mut().enumerate() {
             steps.extend(device.steps.found.drain(..).map(|step| (step, number)));
         }
-        steps.sort_by_key(|(step, _)| step.at_ns);
+        steps.order_by_key(|(step, _)| step.at_ns);
         let process = |step: &MemoryStep| self.processes.by_id.get(&step.process?);
         steps
             .into_iter()

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::amount::Amount;
 use crate::model::gpu::Figure;
 use crate::model::groups::Groups;
+use crate::model::sorting::InOrder;
 
 /// The values of a figure that became known lately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -66,7 +67,7 @@ impl RecentFigures {
     /// The largest of each gauge. What was read before `oldest_ns` is left out.
     pub(super) fn gauges(&self, oldest_ns: u64) -> BTreeMap<Figure, f64> {
         let known = |(figure, recent): (&Figure, &Recent<f64>)| Some((*figure, recent.get(oldest_ns)?));
-        self.gauges.iter().filter_map(known).collect()
+        self.gauges.iter().filter_map(known).ordered_map()
     }
 
     /// Whether a value of any figure became known since the sample began.
