@@ -55,7 +55,7 @@ fn serve_by_name() -> ExitCode {
     }
     let (line, is_helper) = name::command_line();
     if is_helper {
-        exit::without_handlers(serve_helper(&line));
+        exit::after(|| Some(serve_helper(&line)));
     }
     if let Some(status) = nodes::serve_if_started_as_remote_shell(&line) {
         return status;

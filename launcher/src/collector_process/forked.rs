@@ -11,7 +11,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::{env, fs};
 
@@ -22,9 +21,6 @@ use rustix::process::{PrctlMmMap, configure_virtual_memory_map};
 use super::{Child, MakeJointReport, prepare, serve};
 use crate::process::exit;
 use crate::{console, name};
-
-/// The exit status of a program that panicked.
-const PANICKED: i32 = 101;
 
 /// Whether the child of a fork can go on as a collector. It can't if this process has another thread, which the child lacks, and
 /// which could hold a lock for ever.
@@ -71,8 +67,7 @@ fn become_collector(child: &Child, make_joint_report: MakeJointReport) -> ! {
         }
     };
     // A panic would go on in the launcher's functions, and drop what is the launcher's.
-    let status = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(PANICKED));
-    exit::without_handlers(status.unwrap_or(1))
+    exit::after(work)
 }
 
 /// Gives this process the command line of a collector with these arguments, as an executed one has.

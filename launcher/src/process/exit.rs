@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -91,8 +92,17 @@ pub(crate) fn by_signal(signal: i32) -> ! {
     std::process::exit(128 + signal)
 }
 
-/// Makes `exit` a crash of this process from now on, by SIGABRT. Only a GPU driver's library can call it in a process that ends by
-/// [`without_handlers`]. Children that the library forks exit as before.
+/// The status after a panic, which is that of Rust's runtime.
+const PANICKED: i32 = 101;
+
+/// Ends this process with the status that `work` returns, or with [`PANICKED`], without exit handlers. `None`: 1.
+pub(crate) fn after(work: impl FnOnce() -> Option<i32>) -> ! {
+    let status = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(PANICKED));
+    without_handlers(status.unwrap_or(1))
+}
+
+/// Makes `exit` a crash of this process from now on, by SIGABRT. In a process that ends [`after`] its work, only a GPU driver's library
+/// can call it. Children that the library forks exit as before.
 pub(crate) fn by_library_is_a_crash() {
     static PID: AtomicU32 = AtomicU32::new(0);
     extern "C" fn crash() {

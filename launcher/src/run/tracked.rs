@@ -87,13 +87,15 @@ impl Tracked {
 
     /// Notes that the collector ended, with this wait status, and replaces it if a signal ended it. After [`MAX_SHORT_LIVES`] short
     /// lives in a row, no other collector is started. A collector that exited has written the report, or a line that says why it
-    /// can't work. Without a report, the launcher's own account takes over.
+    /// can't work. In the second case, the launcher's own account takes over.
     fn collector_ended(&mut self, status: i32) {
         let Some(ended) = self.collector.take() else { return };
         if !libc::WIFSIGNALED(status) {
-            if !self.session.is_reported() {
+            let status = libc::WEXITSTATUS(status);
+            // With status 0 it has written the report, even if that could not be noted (`ulimit -f`, a full /dev/shm).
+            if status != 0 && !self.session.is_reported() {
                 self.is_untracked = true;
-                let why = match libc::WEXITSTATUS(status) {
+                let why = match status {
                     CANNOT_WORK => "the collector could not work: a line on stderr says why".to_owned(),
                     status => format!("the collector ended with status {status}, and wrote no report"),
                 };
