@@ -70,14 +70,17 @@ impl Sink for EventFile {
         format!("The file of events {}", self.target.path.display())
     }
 
-    /// Opens the file and notes the events at its end.
+    /// Opens the file and notes the events at its end. An empty file gets its header, unless the disk is full.
     fn open(&mut self, _resume: Resume) -> io::Result<()> {
-        let lines = LineFile::open(&self.target)?;
+        let mut lines = LineFile::open(&self.target)?;
         lines.last_lines(RECENT_BYTES, |line| {
             if let Some(EventLine::Event(event)) = EventLine::read(line) {
                 self.known.insert(key(&event));
             }
         })?;
+        if lines.is_empty() {
+            lines.append(&[self.header()])?;
+        }
         self.lines = Some(lines);
         Ok(())
     }
@@ -109,12 +112,20 @@ impl Sink for EventFile {
 impl EventFile {
     /// Writes an event, unless it was in the file when that was opened. In an empty file, writes the header before it.
     fn write(&mut self, event: &RunEvent) -> io::Result<()> {
-        let Some(file) = self.lines.as_mut().filter(|_| !self.known.contains(&key(event))) else {
-            return Ok(());
-        };
-        let header = file.is_empty().then(|| EventLine::Run(Box::new(self.header.clone())));
-        let lines = header.into_iter().chain([EventLine::Event(Box::new(event.clone()))]);
-        file.append(&lines.map(|line| line.text()).collect::<Vec<_>>()).map(drop)
+        let header = self.header();
+        match &mut self.lines {
+            Some(file) if !self.known.contains(&key(event)) => {
+                let header = if file.is_empty() { &*header } else { "" };
+                file.append(&[format!("{header}{}", EventLine::Event(Box::new(event.clone())).text())])
+                    .map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first line of the file.
+    fn header(&self) -> String {
+        EventLine::Run(Box::new(self.header.clone())).text()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gpu_track_collector::container_socket;
@@ -61,18 +61,17 @@ fn joined(mut body: &[u8]) -> Option<Vec<u8>> {
 
 /// What the daemon says of itself, once it was asked. To answer, it counts its containers and images: some milliseconds or more.
 #[derive(Debug, Default)]
-pub(super) struct Info(Mutex<Option<Arc<Value>>>);
+pub(super) struct Info(OnceLock<Arc<Value>>);
 
 impl Info {
     /// Asks the daemon at `socket`, unless it has answered before. `None`: it does not answer.
     pub(super) fn of(&self, socket: &Path) -> Option<Arc<Value>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_none() {
-            let reply = get(socket, "/info").filter(|reply| reply.status == 200);
-            let info = reply.and_then(|reply| reply.json());
-            *known = info.filter(|info| info.get("KernelVersion").is_some()).map(Arc::new);
+        if let Some(known) = self.0.get() {
+            return Some(Arc::clone(known));
         }
-        known.clone()
+        let reply = get(socket, "/info").filter(|reply| reply.status == 200);
+        let info = reply?.json().filter(|info| info.get("KernelVersion").is_some())?;
+        Some(Arc::clone(self.0.get_or_init(|| Arc::new(info))))
     }
 }
 

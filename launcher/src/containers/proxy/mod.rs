@@ -167,17 +167,13 @@ impl Proxy {
         mut parking: Parking,
     ) -> Option<Self> {
         let left: Vec<Parked> = parking.take_all().collect();
-        let editor = Arc::new(editor);
-        let of_thread = Arc::clone(&editor);
-        // The first container does not wait for the answer then. Without a thread, it does.
-        let _ = thread::Builder::new().stack_size(STACK).spawn(move || drop(of_thread.info()));
         let mut notes = OpenOptions::new();
         notes.append(true).create(true).mode(0o600);
         let notes = notes.open(directory.file(NOTES)).ok();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let mut proxy = Self {
             directory,
-            editor: Arc::clone(&editor),
+            editor: Arc::new(editor),
             access: Arc::default(),
             hides_contexts: std::env::var_os("DOCKER_HOST").is_none_or(|host| host.is_empty()),
             listener: Some(listener),
@@ -271,6 +267,11 @@ impl Proxy {
         let (editor, sender, wake) =
             (Arc::clone(&self.editor), self.connected.0.clone(), Arc::clone(&self.wake));
         let hides_contexts = self.hides_contexts;
+        if self.next == 0 && self.connecting == 0 {
+            let editor = Arc::clone(&editor);
+            // The first container does not wait for the answer then. Without a thread, it does.
+            let _ = thread::Builder::new().stack_size(STACK).spawn(move || drop(editor.info()));
+        }
         self.connecting += 1;
         let Ok(of_thread) = client.try_clone() else {
             let _ = sender.send(connected(client, &editor.socket, hides_contexts));

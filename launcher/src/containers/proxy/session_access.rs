@@ -25,7 +25,8 @@ impl SessionAccess {
         }
         let found = daemon::get(&editor.socket, &format!("/containers/{id}/json"));
         let container = found.filter(|reply| reply.status == 200).as_ref().and_then(Reply::json);
-        let Some((container, info)) = container.zip(editor.info()) else { return };
+        let Some(container) = container else { return };
+        let Some(info) = editor.info() else { return };
         if is_other_user(&container, &info, rustix::process::geteuid().as_raw())
             && segment::open_to_all(&editor.segment).is_ok()
         {
