@@ -152,7 +152,9 @@ fn directory_of_reports_is_a_table_of_what_runs_were_given_and_used() {
     };
     assert_eq!(first_cells(&["--sort", "name", "--since", "1d"]), ["a.json", "b.json", "below/c.json", "3"]);
     assert!(first_cells(&["--since", "2100-01-01"]).is_empty());
-    for (file, option) in [("b.json", ["--sort", "ram"]), ("", ["--since", "yesterday"])] {
+    for (file, option) in
+        [("b.json", ["--sort", "ram"]), ("", ["--since", "yesterday"]), ("", ["--last", "3"])]
+    {
         assert_eq!(
             run(&[&["report", &path(file)][..], &option].concat()).status.code(),
             Some(2),

@@ -30,7 +30,8 @@ impl Helpers {
     pub(crate) fn may_be_helper(&self, root: &ProcRoot, pid: u32, launcher_pid: u32) -> bool {
         if !runs_own_program(root, pid) {
             // The kernel shows neither executable nor arguments of a process that has ended, or is just about to be a zombie.
-            return root.executable(pid).is_none() && args(root, pid).is_none();
+            let has_ended = || root.stat(pid).is_none_or(|stat| stat.is_over() || stat.threads <= 1);
+            return root.executable(pid).is_none() && args(root, pid).is_none() && has_ended();
         }
         let is_of_launcher = |own: Vec<u8>| self.is_named_in(&own) || Some(own) == args(root, launcher_pid);
         args(root, pid).is_none_or(is_of_launcher)

@@ -29,7 +29,7 @@ const TRIES: u32 = 100;
 pub struct OutputLock {
     file: NamedFile,
     /// Whether `file` must not be removed with the lock: it is the report itself, or another user's.
-    is_in_place: bool,
+    stays: bool,
 }
 
 /// Why a lock was refused.
@@ -97,16 +97,16 @@ impl OutputLock {
         for _ in 0..TRIES {
             let fd = open(path, may_create)?;
             if let Err(error) = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                if error != Errno::WOULDBLOCK && may_create {
-                    // Files can't be locked there, so a lock file is of no use.
+                if matches!(error, Errno::NOTSUP | Errno::NOSYS) && may_create {
+                    // Files can't be locked there, so a lock file is of no use. After another error, it can be another run's.
                     let _ = rustix::fs::unlink(path);
                 }
                 return Err(error);
             }
-            let mut lock = Self { file: NamedFile::held(path, fd), is_in_place: !may_create };
+            let mut lock = Self { file: NamedFile::held(path, fd), stays: !may_create };
             if other_owner_but_root(path).is_some() {
                 // The caller refuses this lock. Its drop must not remove another user's file.
-                lock.is_in_place = true;
+                lock.stays = true;
             }
             // The earlier holder may have removed the file between open and lock.
             if lock.file.is_linked() {
@@ -120,8 +120,8 @@ impl OutputLock {
     pub fn inherited(report: &Path, fd: OwnedFd) -> Option<Self> {
         let beside = NamedFile::held(&lock_path(report)?, fd);
         // If the lock file beside the report is not this one, the lock is on the report.
-        let is_in_place = !beside.is_linked();
-        Some(Self { file: beside, is_in_place })
+        let stays = !beside.is_linked();
+        Some(Self { file: beside, stays })
     }
 
     /// The locked file, whose descriptor a collector inherits.
@@ -134,7 +134,7 @@ impl Drop for OutputLock {
     /// Removes the lock file, unless another run has made a new file of that name. The lock itself lasts until the last holder of the
     /// descriptor ends.
     fn drop(&mut self) {
-        if !self.is_in_place {
+        if !self.stays {
             // If the file can't be removed, it stays and does no harm: it is not locked.
             let _ = self.file.unlink();
         }

@@ -41,7 +41,7 @@ pub(super) struct ReportArguments {
     file: Option<PathBuf>,
 
     /// Show the tasks of the run as a table: text, csv, markdown or json
-    #[arg(long, conflicts_with_all = ["every", "list_events"])]
+    #[arg(long, conflicts_with_all = ["every", "list_events", "metrics"])]
     tasks: bool,
 
     #[command(flatten)]
@@ -112,6 +112,7 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         return Err(UsageError::of_option("--heaviest", problem));
     }
     let of_one_report = report.of_one_report();
+    let is_form_given = places.format.is_some();
     // A directory and the run over time are shown as tables, whose files can have different forms.
     if places.format.is_none() && names_csv(&places.outputs, tasks || time.is_any() || is_directory) {
         places.format = Some(CSV.to_owned());
@@ -125,7 +126,8 @@ pub(super) fn serve(arguments: ReportArguments) -> Result<ExitCode, UsageError> 
         false if time.is_any() || places.format() == CSV => Shown::OverTime,
         false => Shown::Report,
     };
-    let view = View { shown, time, places, style: ReportConfig::from(report).style, of_one_report };
+    let style = ReportConfig::from(report).style;
+    let view = View { shown, time, places, is_form_given, style, of_one_report };
     match given {
         Given::Newest => match last::newest() {
             Ok(kept) => view.show(&kept.json, &kept.path),
@@ -141,6 +143,8 @@ struct View {
     shown: Shown,
     time: TimeArgs,
     places: ReportPlaces,
+    /// `-f` was given.
+    is_form_given: bool,
     style: Style,
     /// An option that only a report takes.
     of_one_report: Option<&'static str>,
@@ -248,7 +252,16 @@ impl View {
         if self.places.outputs.is_empty() {
             return check(self.places.format());
         }
-        cli::targets(&self.places, &PatternValues::here())?.iter().try_for_each(|target| check(form(target)))
+        cli::targets(&self.places, &PatternValues::here())?
+            .iter()
+            .try_for_each(|target| check(self.form(target)))
+    }
+
+    /// The form in a place: CSV if its file ends in `.csv`, else the target's format. `-f` beside a single `-o` is about that file.
+    fn form<'a>(&self, target: &'a ReportTarget) -> &'a str {
+        let is_csv = target.output.file().and_then(Path::extension).is_some_and(|extension| extension == CSV);
+        let is_chosen = self.is_form_given && self.places.outputs.len() == 1;
+        if is_csv && !is_chosen { CSV } else { &target.format }
     }
 
     /// Writes to stdout, or to each place that `-o` names, what `text` gives for the form of that place. If writing fails, a line on
@@ -261,7 +274,7 @@ impl View {
             return Ok(console::print(&text(self.places.format())));
         }
         let targets = cli::targets(&self.places, &PatternValues::here())?;
-        Ok(console::write(targets.iter().map(|target| (&target.output, text(form(target))))))
+        Ok(console::write(targets.iter().map(|target| (&target.output, text(self.form(target))))))
     }
 }
 
@@ -278,10 +291,4 @@ fn one_of(forms: &[&str]) -> String {
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
         None => String::new(),
     }
-}
-
-/// The form in a place: CSV if its file ends in `.csv`, else the target's format.
-fn form(target: &ReportTarget) -> &str {
-    let is_csv = target.output.file().and_then(Path::extension).is_some_and(|extension| extension == CSV);
-    if is_csv { CSV } else { &target.format }
 }

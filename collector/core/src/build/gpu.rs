@@ -554,7 +554,7 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
         }
         Figure::NvlinkTxRate | Figure::NvlinkRxRate if gpu.knows(figure) => why_no_bytes(gpu, figure),
         // A device that is divided says so once, and its parts have the figures.
-        _ if figure.is_optional() && gpu.knows(figure) => {
+        _ if figure.is_of_gpm() && gpu.knows(figure) => {
             gpu.activity.get(&figure).and_then(StretchMeter::mean).is_none().then_some(Missing::ReadOnce)
         }
         Figure::ProcessMemory if gpu.knows(figure) => {

@@ -127,7 +127,7 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     }
     if let Some((_, time_s)) = inputs.run.rules.not_held().find(|(not_held, _)| *not_held == limit) {
         let time = time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default();
-        return Some(format!("it was not held{time}: {}", limit.quantity.why_not_held()));
+        return Some(format!("it was not held{time}: {}", limit.quantity.why_not_held(time_s)));
     }
     match kernel_limit(inputs, limit)? {
         KernelLimit::Refused(reason) => Some(format!("samples held it: {reason}")),

@@ -69,10 +69,10 @@ impl Quantity {
         Row { unit, acts_below: matches!(self, Self::Disk), is_limited, is_alerted, unknown, untold }
     }
 
-    /// Why a limit of it had no effect, if no sample knew the quantity.
-    pub fn why_not_held(self) -> &'static str {
+    /// Why a limit of it had no effect: because no sample knew the quantity, or samples did not for some seconds (`time_s`).
+    pub fn why_not_held(self, time_s: Option<f64>) -> &'static str {
         let Row { unknown, untold, .. } = self.row();
-        untold.unwrap_or(unknown)
+        untold.filter(|_| time_s.is_none()).unwrap_or(unknown)
     }
 }
 

@@ -98,15 +98,18 @@ type RunsOfWay<'a> = (String, Vec<&'a Run>);
 
 /// Compares runs, at least one. Those of one name are a way, and each without a name is a way by itself.
 pub fn compare(runs: &[Run]) -> Comparison {
-    let mut ways: Vec<RunsOfWay> = Vec::new();
+    let mut named: Vec<(Option<&String>, Vec<&Run>)> = Vec::new();
     for run in runs {
-        let known = ways.iter_mut().find(|(name, _)| run.name.as_ref() == Some(name));
-        match (known, &run.name) {
-            (Some((_, runs)), _) => runs.push(run),
-            (None, Some(name)) => ways.push((name.clone(), vec![run])),
-            (None, None) => ways.push((name_of_unnamed(run, runs), vec![run])),
+        let name = run.name.as_ref();
+        match named.iter_mut().find(|(known, _)| name.is_some() && *known == name) {
+            Some((_, runs)) => runs.push(run),
+            None => named.push((name, vec![run])),
         }
     }
+    let name_of =
+        |name: Option<&String>, run: &Run| name.cloned().unwrap_or_else(|| name_of_unnamed(run, runs));
+    let ways = named.into_iter().map(|(name, of_way)| (name_of(name, of_way[0]), of_way));
+    let ways: Vec<RunsOfWay> = ways.collect();
     let of_quantity = |quantity: &Quantity| metric(&ways, quantity.name, quantity.unit, quantity.value);
     // A quantity that no run has is not compared: most machines have no GPU.
     let is_any_known = |metric: &Metric| metric.ways.iter().any(|way| way.known > 0);
@@ -120,13 +123,12 @@ pub fn compare(runs: &[Run]) -> Comparison {
     }
 }
 
-/// Names a way without a name: by its command line, or by its file if that of another run is the same.
+/// Names a way without a name: by its command line, or by its file if another run has that line, or is called so.
 fn name_of_unnamed(run: &Run, all: &[Run]) -> String {
-    let is_same = |other: &&Run| other.report.command == run.report.command;
-    match all.iter().filter(is_same).count() {
-        1 => run.report.command.join(" "),
-        _ => run.file.clone(),
-    }
+    let line = run.report.command.join(" ");
+    let is_same =
+        |other: &&Run| other.report.command == run.report.command || other.name.as_ref() == Some(&line);
+    if all.iter().filter(is_same).count() == 1 { line } else { run.file.clone() }
 }
 
 fn way((name, runs): RunsOfWay) -> Way {

@@ -43,6 +43,14 @@ fn run_without_a_name_is_a_way_by_itself_called_by_its_command_or_file() {
     ]);
     let names: Vec<&str> = comparison.ways.iter().map(|way| way.name.as_str()).collect();
     assert_eq!(names, ["old.json", &killed().command.join(" "), "new.json"]);
+    // A run whose name is the command line of another is no run of that.
+    let line = killed().command.join(" ");
+    let named = Run { name: Some(line.clone()), file: "new.json".into(), report: full() };
+    for runs in [[unnamed("old.json", killed()), named.clone()], [named, unnamed("old.json", killed())]] {
+        let mut names: Vec<String> = compare(&runs).ways.into_iter().map(|way| way.name).collect();
+        names.sort();
+        assert_eq!(names, ["old.json", line.as_str()]);
+    }
     let remarks = comparison.remarks.join("\n");
     assert!(remarks.contains("not succeed") || remarks.contains("so far"), "{remarks}");
 }

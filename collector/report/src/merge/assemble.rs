@@ -145,7 +145,9 @@ impl Merger {
         let nodes = (missing > 0).then(|| counted(missing, "node"));
         let ranks = self.ranks.unseen().map(|ranks| format!("{} of {} ranks", ranks.unseen, ranks.expected));
         let lack: Vec<String> = nodes.into_iter().chain(ranks).collect();
-        if lack.is_empty() {
+        // Why there is no advice at all is said already.
+        let has_no_advice = hints.memory.is_none() && hints.time.is_none() && hints.cpus.is_none();
+        if lack.is_empty() || has_no_advice {
             return hints;
         }
         hints.without_a_part(format!("not in this report: {}", lack.join(", ")))

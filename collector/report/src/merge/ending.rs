@@ -60,9 +60,9 @@ impl FirstFailure {
 }
 
 impl Failure {
-    /// Whether it ended after the launcher's command did, by a signal that launchers end ranks with: it was a remnant. `command_end_us`:
-    /// when that was, microseconds since the epoch, if it is known.
-    pub(super) fn is_of_remnant(&self, command_end_us: Option<i64>) -> bool {
+    /// Whether it ended after the MPI launcher did, by a signal that launchers end ranks with: then it was left behind, and killed for
+    /// that. `command_end_us`: when the launcher ended, microseconds since the epoch, if that is known.
+    pub(super) fn is_of_left_behind(&self, command_end_us: Option<i64>) -> bool {
         self.lead_us() > 0 && command_end_us.is_some_and(|end_us| self.end_us > end_us)
     }
 

@@ -275,7 +275,8 @@ fn number_nodes(sources: &[Source]) -> (Vec<NodePlan>, Vec<usize>) {
     let node_of: Vec<usize> = keys.iter().map(|key| numbers[key]).collect();
     for (node, source) in node_of.iter().zip(sources) {
         nodes[*node].reports += 1;
-        nodes[*node].clock_offset_s = source.head.clock_offset_s;
+        let offset_s = &mut nodes[*node].clock_offset_s;
+        *offset_s = source.head.clock_offset_s.or(*offset_s);
     }
     (nodes, node_of)
 }

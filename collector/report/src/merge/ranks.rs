@@ -214,7 +214,7 @@ impl RankTable {
                     place: usage.place.clone(),
                     cause: None,
                 });
-                let own = failure.filter(|failure| !failure.is_of_remnant(command_end_us));
+                let own = failure.filter(|failure| !failure.is_of_left_behind(command_end_us));
                 own.into_iter().for_each(|failure| self.first_failed.add(failure));
                 self.ranks.insert((number, of, rank), usage);
             }

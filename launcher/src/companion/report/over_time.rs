@@ -106,12 +106,15 @@ impl TimeArgs {
         }
     }
 
-    /// Checks `--since` for a directory of reports, where it says how long ago runs started.
+    /// Checks the options for a directory of reports, where `--since` says how long ago runs started.
     ///
     /// # Errors
-    /// If it is negative. Only events can be before a start: that of their run.
+    /// If events are chosen, or that time is negative. Only events can be before a start: that of their run.
     pub(super) fn check_date(&self) -> Result<(), UsageError> {
         match self.since {
+            _ if !self.kinds.is_empty() || self.last.is_some() => Err(UsageError::new(
+                "--type and --last choose events of one run, not of a directory of reports",
+            )),
             Some(Since::Seconds(seconds)) if seconds < 0.0 => Err(UsageError::of_option(
                 "--since",
                 "is how long ago a run of a directory started, such as 7d",

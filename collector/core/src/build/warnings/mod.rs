@@ -448,7 +448,7 @@ fn limits_not_held(inputs: &Inputs, _: &Report) -> Option<String> {
     for (limit, time_s) in inputs.run.rules.not_held() {
         let time = time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default();
         let words = format!("{}{time}", limit.words);
-        by_reason.entry(limit.quantity.why_not_held()).or_default().push(words);
+        by_reason.entry(limit.quantity.why_not_held(time_s)).or_default().push(words);
     }
     let lines = by_reason.iter().map(|(reason, limits)| format!("{}, since {reason}", limits.join(", ")));
     let lines = lines.collect::<Vec<_>>().join("; ");

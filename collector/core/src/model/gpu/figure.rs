@@ -190,7 +190,7 @@ impl Figure {
     pub fn entries<T: PartialEq>(of: impl Fn(Self) -> T) -> Vec<(Self, T)> {
         let all = Self::ALL.into_iter().filter(|figure| *figure != Self::Activity);
         let all = all.map(|figure| (figure, of(figure)));
-        let (mut counters, mut entries): (Vec<_>, Vec<_>) = all.partition(|(figure, _)| figure.is_optional());
+        let (mut counters, mut entries): (Vec<_>, Vec<_>) = all.partition(|(figure, _)| figure.is_of_gpm());
         if counters.windows(2).all(|pair| pair[0].1 == pair[1].1) {
             counters.truncate(1);
             counters.iter_mut().for_each(|(figure, _)| *figure = Self::Activity);
@@ -200,7 +200,7 @@ impl Figure {
     }
 
     /// Whether the hardware's performance counters give it (NVIDIA's GPM).
-    pub fn is_optional(self) -> bool {
+    pub fn is_of_gpm(self) -> bool {
         (Self::SmActive..=Self::NvlinkRxRate).contains(&self)
     }
 
@@ -227,7 +227,7 @@ impl Figure {
                 matches!(reason, Missing::Wraps | Missing::NoSample | Missing::ReadOnce)
             }
             // Only NVIDIA's GPUs since Hopper have them, and some models lack one. A refusal is worth a warning.
-            _ if self.is_optional() || self == Self::Activity => {
+            _ if self.is_of_gpm() || self == Self::Activity => {
                 !matches!(reason, Missing::NoPermission | Missing::Failed(_))
             }
             _ => false,

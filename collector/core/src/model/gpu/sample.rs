@@ -20,7 +20,7 @@ pub struct Busy {
 pub struct Activity {
     /// Length, microseconds; 0: there is no earlier reading to compare with.
     pub us: u64,
-    /// Means over it, of the figures of performance counters ([`Figure::is_optional`]).
+    /// Means over it, of the figures of performance counters ([`Figure::is_of_gpm`]).
     pub values: Vec<(Figure, Reading<f64>)>,
 }
 
@@ -233,7 +233,7 @@ impl DeviceSample {
                 Figure::ProcessMemory => self.processes.as_ref().map(without_value),
                 Figure::ProcessUtilization => self.process_busy.as_ref().map(without_value),
                 Figure::Accounting => self.accounting.as_ref().map(without_value),
-                _ if figure.is_optional() => self.activity.as_ref().map(|activity| {
+                _ if figure.is_of_gpm() => self.activity.as_ref().map(|activity| {
                     let activity = activity.as_ref().map_err(Clone::clone)?;
                     let known = activity.values.iter().find(|(other, _)| *other == figure);
                     known.map_or(Ok(()), |(_, value)| without_value(value))

@@ -159,7 +159,7 @@ fn in_list<'a>(list: &List<'_>, devices: &[&'a Device]) -> Vec<&'a Device> {
 /// Finds those of the `devices` that CUDA sees by CUDA_VISIBLE_DEVICES, up to the first invalid entry: "1,-1,0" is GPU 1 alone (CUDA's
 /// documentation). The other rules are those that PyTorch has found (torch/cuda/__init__.py, `_parse_visible_devices`): the first
 /// entry decides whether the list has numbers, or UUIDs of GPUs or of MIG instances. An entry of another kind is invalid. What
-/// follows a number in its entry is skipped. A list that names a device twice is empty.
+/// follows a number in its entry is skipped. A list that names a device twice before that is empty.
 fn in_cuda_list<'a>(text: &str, devices: &[&'a Device]) -> Vec<&'a Device> {
     let kind = cuda_kind(text);
     let mut named = Vec::new();

@@ -36,10 +36,9 @@ impl Hints {
     /// These hints where a part of the run is not in the report: that part can need more, so they are unknown for this reason. Hints of
     /// a run that a limit of memory or time ended stay: it needs more than that, whatever the part needs.
     pub fn without_a_part(self, reason: String) -> Self {
-        let has_advice = self.memory.is_some() || self.time.is_some() || self.cpus.is_some();
         let hit_limit = self.memory.is_some_and(|hint| hint.basis == MemoryBasis::OutOfMemoryLimit)
             || self.time.is_some_and(|hint| hint.basis == TimeBasis::TimeLimit);
-        if has_advice && !hit_limit { Self::unknown(reason) } else { self }
+        if hit_limit { self } else { Self::unknown(reason) }
     }
 
     /// Whether any hint asks for more than the least that its rule gives, or is about GPUs that the run used. A hint for cores does

@@ -125,7 +125,7 @@ impl Rules {
         let id = OrderId { by: OrderedBy::Limit(number), epoch: 1 };
         if is_unknown && !orders.knows(id) {
             let Rule { words, quantity, .. } = &limit.rule;
-            let text = format!("the limit {words} is not held: {}.", quantity.why_not_held());
+            let text = format!("the limit {words} is not held: {}.", quantity.why_not_held(None));
             orders.issue(Order { id, action: Action::Tell(text) });
         }
     }

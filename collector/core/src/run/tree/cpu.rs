@@ -145,7 +145,8 @@ impl Process {
     fn clock_quality(&self) -> Quality {
         const MIB: u64 = 1 << 20;
         let is_account_exact = self.end.account.is_some_and(|account| {
-            let held_bytes = account.peak_rss_bytes.unwrap_or(0);
+            // The account of a very small process has no peak, and that of some kernels never has.
+            let held_bytes = account.peak_rss_bytes.unwrap_or(self.observed.peak_rss_bytes);
             let teardown_us = held_bytes.saturating_mul(Tolerance::TEARDOWN_US_PER_MIB) / MIB;
             let cpu_us = account.cpu_ns.unwrap_or(0) / 1000;
             account.is_cpu_whole && teardown_us <= Tolerance::CLOCK_AHEAD_US.max(cpu_us / 100)

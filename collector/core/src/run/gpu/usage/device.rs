@@ -438,7 +438,7 @@ impl DeviceUsage {
             Some(Ok(activity)) => activity,
             Some(Err(missing)) => {
                 let refused: Reading<f64> = Err(missing.clone());
-                for figure in Figure::ALL.into_iter().filter(|figure| figure.is_optional()) {
+                for figure in Figure::ALL.into_iter().filter(|figure| figure.is_of_gpm()) {
                     self.figures.note(at_ns, figure, Some(&refused));
                 }
                 return;
@@ -575,7 +575,7 @@ impl DeviceUsage {
         for entry in list.into_iter().flatten() {
             let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
             let Some(process) = process else { continue };
-            // The entry of a running process is not final; it is read again. Of the last processes, it can be the last word.
+            // The entry of a running process is not final; it is read again, unless this was the last reading.
             if entry.is_running {
                 self.run.is_used = true;
                 continue;

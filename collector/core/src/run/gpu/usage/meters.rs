@@ -165,7 +165,7 @@ impl Counter {
             // It could have wrapped once more.
             self.is_unsure |= counted + WRAP <= most;
             // It did not wrap, but stepped back or was reset, or a reading was wrong.
-            self.is_wrong |= counted > most * RATE_SLACK + 1.0;
+            self.is_wrong |= counted > most + kind.most_per_s + 1.0;
             self.total += counted;
         } else if value >= self.last {
             // More than it can have counted, also where it is updated once a second, comes from a wrong reading: this one or the last.
