@@ -1,6 +1,7 @@
 //! Command names of processes: the base name of argv\[0\], and after it the base name of an interpreter's script, or the subcommand of
 //! some programs.
 
+use gpu_track_abi::client;
 use gpu_track_abi::record::NAME_BYTES;
 use gpu_track_abi::script::{Found, Search};
 
@@ -76,6 +77,11 @@ pub fn is_title(
             0 => text.contains(&b' '),
             bytes => bytes != line.len() as u64,
         }
+}
+
+/// Whether a command, given by its arguments, is an MPI launcher.
+pub fn is_mpi_launcher(args: &[String]) -> bool {
+    args.first().is_some_and(|program| client::is_mpi_launcher(base_name(program).as_bytes()))
 }
 
 /// Whether a command name is that of a helper: a process of gpu-track itself that, unlike `gpu-track run`, runs no command of the

@@ -1,6 +1,7 @@
 //! How the command ended, by all reports: the first failure is the likely cause of the others.
 
 use super::totals::InAny;
+use crate::model::command::is_mpi_launcher;
 use crate::model::report::{Cause, Ending, Exit, NodeState, RankPlace, Report, Stage};
 
 /// Signals that srun and mpirun end ranks with, and Ctrl-C.
@@ -15,6 +16,29 @@ const SIGTERM_LEAD_US: i64 = 1_000_000;
 /// The same for an end by SIGKILL. It is short: where the kernel killed a rank and this is not known, the others can fail soon after it,
 /// because their connection to it is lost.
 const SIGKILL_LEAD_US: i64 = 20_000;
+
+/// The end of the command that started ranks.
+#[derive(Debug)]
+pub(super) struct LauncherEnd {
+    /// When, microseconds since the epoch.
+    end_us: i64,
+    /// It is an MPI launcher, and failed with a status that does not stand for SIGKILL.
+    failed_by_itself: bool,
+}
+
+impl LauncherEnd {
+    /// The end of a report's command at `end_us`, microseconds since the epoch.
+    pub(super) fn new(end_us: i64, report: &Report) -> Self {
+        // Hydra ends with one of these after a rank was killed.
+        const OF_KILLED_RANK: [i32; 2] = [SIGKILL, 255];
+        let exit = report.ending.exit;
+        let is_of_kill =
+            signal(exit) == Some(SIGKILL) || exit.code.is_none_or(|code| OF_KILLED_RANK.contains(&code));
+        // A script's status can be any.
+        let failed_by_itself = is_mpi_launcher(&report.command) && is_failure(exit) && !is_of_kill;
+        Self { end_us, failed_by_itself }
+    }
+}
 
 /// A command or a rank that failed.
 #[derive(Debug)]
@@ -60,10 +84,11 @@ impl FirstFailure {
 }
 
 impl Failure {
-    /// Whether it ended after the MPI launcher did, by a signal that launchers end ranks with: then it was left behind, and killed for
-    /// that. `command_end_us`: when the launcher ended, microseconds since the epoch, if that is known.
-    pub(super) fn is_of_left_behind(&self, command_end_us: Option<i64>) -> bool {
-        self.lead_us() > 0 && command_end_us.is_some_and(|end_us| self.end_us > end_us)
+    /// Whether the MPI launcher ended this rank, and not because of an end like this one: the launcher had ended before, or it failed
+    /// with a status that no rank killed by SIGKILL gives it, as after MPI_Abort.
+    pub(super) fn is_by_launcher(&self, launcher: &LauncherEnd) -> bool {
+        let is_killed = signal(self.exit) == Some(SIGKILL) && launcher.failed_by_itself;
+        self.lead_us() > 0 && (is_killed || self.end_us > launcher.end_us)
     }
 
     /// How long before its reason it can have ended; 0: it needs none.

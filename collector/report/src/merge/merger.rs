@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::agent_part::{count_as_descendants, note_absence};
 use super::commands::Commands;
 use super::common::Common;
-use super::ending::Endings;
+use super::ending::{Endings, LauncherEnd};
 use super::head::cut;
 use super::machine::Machines;
 use super::merged_processes::MergedProcesses;
@@ -170,6 +170,9 @@ impl Merger {
             add_containers(&mut self.containers, name, &report, start_s);
             self.node_warnings.add(name, &report);
             self.ranks.add(name, &report, span, &quantities);
+            if self.plan.is_of_launcher(number) {
+                self.ranks.launcher = Some(LauncherEnd::new(span.end_us, &report));
+            }
         }
         self.only = (self.files.read == 1).then(|| Box::new(report));
     }
@@ -242,7 +245,7 @@ impl Merger {
             return Err(self.files);
         }
         self.close_machine();
-        self.ranks.close(self.plan.command_end_us());
+        self.ranks.close();
         let ranks = self.ranks.all().cloned().collect();
         let is_all = self.files.unread == 0 && self.ranks.unseen().is_none();
         let report = match only.filter(|_| is_all) {

@@ -143,11 +143,6 @@ impl Plan {
         self.launcher.is_some() && self.sources[number].head.is_of_agent()
     }
 
-    /// When the command of the run's launcher ended, microseconds since the epoch. `None`: the launcher is not known.
-    pub(super) fn command_end_us(&self) -> Option<i64> {
-        self.launcher.map(|launcher| self.sources[launcher].head.span.end_us)
-    }
-
     /// Whether the launcher of the run is known, and made this report.
     pub(super) fn is_of_launcher(&self, number: usize) -> bool {
         self.launcher == Some(number)

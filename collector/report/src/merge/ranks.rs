@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ending::{Failure, FirstFailure, is_explained, is_failure, is_success};
+use super::ending::{Failure, FirstFailure, LauncherEnd, is_explained, is_failure, is_success};
 use super::grid::Grid;
 use super::quantity::Span;
 use super::rank_series::{self, OpenSeries, Sampling};
@@ -41,6 +41,8 @@ pub(super) struct RankTable {
     ranks: BTreeMap<RankKey, RankUsage>,
     /// The rank that failed first; none before [`RankTable::close`].
     first_failed: FirstFailure,
+    /// The end of the command that started the ranks, if its report is known.
+    pub(super) launcher: Option<LauncherEnd>,
     /// Jobs that only the nodes and times of reports tell apart from another job, each with its number of ranks. Which of their
     /// ranks are missing is unknown. Empty before [`RankTable::close`].
     split: BTreeSet<(u32, u32)>,
@@ -96,7 +98,8 @@ pub(crate) fn ranks_of_report(report: &Report) -> Option<Ranks> {
     let (grid, start_us) = (Grid::over(0, 1), 0);
     let mut table = RankTable::new(grid);
     table.add_started(report.host.hostname.as_deref().unwrap_or_default(), report, start_us);
-    table.close(Some((report.wall_s * 1e6) as i64));
+    table.launcher = Some(LauncherEnd::new((report.wall_s * 1e6) as i64, report));
+    table.close();
     table.summary()
 }
 
@@ -188,9 +191,7 @@ impl RankTable {
 
     /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers. All ranks of a
     /// job begin at about the same time, so the rank that begins as the n-th of its key is one of the n-th job.
-    ///
-    /// `command_end_us`: when the command that started the ranks ended, microseconds since the epoch; `None`: not known.
-    pub(super) fn close(&mut self, command_end_us: Option<i64>) {
+    pub(super) fn close(&mut self) {
         let mut numbers = JobNumbers::new(self.open.keys().map(|(job, ..)| *job));
         for ((job, of, rank), mut open) in std::mem::take(&mut self.open) {
             open.order_by_key(|rank| rank.spans.keys().next().copied());
@@ -214,7 +215,9 @@ impl RankTable {
                     place: usage.place.clone(),
                     cause: None,
                 });
-                let own = failure.filter(|failure| !failure.is_of_left_behind(command_end_us));
+                let is_by_launcher =
+                    |failure: &Failure| self.launcher.as_ref().is_some_and(|end| failure.is_by_launcher(end));
+                let own = failure.filter(|failure| !is_by_launcher(failure));
                 own.into_iter().for_each(|failure| self.first_failed.add(failure));
                 self.ranks.insert((number, of, rank), usage);
             }
