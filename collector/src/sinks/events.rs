@@ -112,13 +112,12 @@ impl Sink for EventFile {
 impl EventFile {
     /// Writes an event, unless it was in the file when that was opened. In an empty file, writes the header before it.
     fn write(&mut self, event: &RunEvent) -> io::Result<()> {
-        let header = self.header();
+        let is_empty = self.lines.as_ref().is_some_and(LineFile::is_empty);
+        let header = if is_empty { self.header() } else { String::new() };
         match &mut self.lines {
-            Some(file) if !self.known.contains(&key(event)) => {
-                let header = if file.is_empty() { &*header } else { "" };
-                file.append(&[format!("{header}{}", EventLine::Event(Box::new(event.clone())).text())])
-                    .map(drop)
-            }
+            Some(file) if !self.known.contains(&key(event)) => file
+                .append(&[format!("{header}{}", EventLine::Event(Box::new(event.clone())).text())])
+                .map(drop),
             _ => Ok(()),
         }
     }

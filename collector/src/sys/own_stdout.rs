@@ -12,7 +12,7 @@ static APART: OnceLock<File> = OnceLock::new();
 
 /// Keeps stdout under another number, and makes descriptor 1 stderr. Where stdout is closed or there is no descriptor left, nothing
 /// changes. Called before there is another thread that writes to stdout.
-pub(crate) fn set_apart() {
+pub fn set_apart() {
     let Ok(own) = stdout().try_clone_to_owned() else { return };
     if dup2_stdout(stderr()).is_ok() {
         let _ = APART.set(own.into());

@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{self, ChildStdout, ExitCode, Stdio};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 use gpu_track_collector::model::gpu::GpuConfig;
 use gpu_track_collector::model::gpu::listing::Listing;
 use gpu_track_collector::report::format;
-use gpu_track_collector::{GpuLister, PresentGpus, own_program, present_gpus};
+use gpu_track_collector::{GpuLister, PresentGpus, own_program, own_stdout, present_gpus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -99,8 +98,8 @@ pub(crate) fn serve_lister(args: &[OsString]) -> Option<i32> {
 /// its only result, when that line is written, or when the parent reads no more.
 fn write_lists(config: &GpuConfig, every: Option<Duration>) -> Option<Infallible> {
     // A driver's library may write to stdout too; that goes to stderr.
-    let mut answer = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
-    rustix::stdio::dup2_stdout(io::stderr()).ok()?;
+    own_stdout::set_apart();
+    let mut answer = File::from(own_stdout::descriptor().try_clone_to_owned().ok()?);
     let mut lister = GpuLister::start(config);
     let mut next = Instant::now();
     loop {

@@ -115,6 +115,11 @@ fn kernel_limit<'a>(inputs: &Inputs<'a>, limit: &Rule) -> Option<&'a KernelLimit
     inputs.config.cgroups.ram_limit.as_ref().filter(|_| is_ram)
 }
 
+/// For how long a limit was not held, as the words that follow. `None`: all the time, which needs none.
+pub(super) fn for_time(time_s: Option<f64>) -> String {
+    time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default()
+}
+
 /// Why a limit has no effect, or is not enforced by the kernel. `None`: it is in effect, and enforced by the kernel if that was asked
 /// for. `gpus`: how many GPUs the run may use.
 fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
@@ -126,7 +131,7 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
         return Some("it was not held: no GPU is tracked".to_owned());
     }
     if let Some((_, time_s)) = inputs.run.rules.not_held().find(|(not_held, _)| *not_held == limit) {
-        let time = time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default();
+        let time = for_time(time_s);
         return Some(format!("it was not held{time}: {}", limit.quantity.why_not_held(time_s)));
     }
     match kernel_limit(inputs, limit)? {

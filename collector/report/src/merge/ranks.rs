@@ -189,8 +189,9 @@ impl RankTable {
         open.last_mut()
     }
 
-    /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers. All ranks of a
-    /// job begin at about the same time, so the rank that begins as the n-th of its key is one of the n-th job.
+    /// Ends the table after all reports. Jobs that only the nodes and times of reports tell apart get the next free numbers.
+    ///
+    /// Ranks of a job begin together. So the n-th rank of a key, by its start, is one of the n-th job.
     pub(super) fn close(&mut self) {
         let mut numbers = JobNumbers::new(self.open.keys().map(|(job, ..)| *job));
         for ((job, of, rank), mut open) in std::mem::take(&mut self.open) {

@@ -262,7 +262,9 @@ const COUNTED: [Counted; 4] = [
     },
 ];
 
-/// Warns of such figures that are known for a part of the run only (`run_s` seconds), in a line for those that the same devices lack.
+/// Warns of such figures that are known for a part of the run only. Figures that the same devices lack share a line. `run_s`: the run's
+/// length, seconds.
+///
 /// A first reading comes when the driver answers, and the last one before the run's end. Time in which the driver refused a figure
 /// has a warning of its own ([`unread_spans`]), and so has a lost device.
 fn short(usage: &GpuUsage, run_s: f64) -> impl Iterator<Item = String> {

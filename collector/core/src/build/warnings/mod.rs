@@ -9,6 +9,7 @@ mod sinks;
 use std::collections::BTreeMap;
 
 use super::inputs::Inputs;
+use super::run_limits::for_time;
 use crate::model::config::Layer;
 use crate::model::counts_in_words::{processes, records, times};
 use crate::model::report::{Cause, Coverage, CpuTime, MaxRam, Report, Stage, Topic, Warning};
@@ -446,8 +447,7 @@ fn unknown_ram(inputs: &Inputs, report: &Report) -> Option<String> {
 fn limits_not_held(inputs: &Inputs, _: &Report) -> Option<String> {
     let mut by_reason = BTreeMap::<_, Vec<String>>::new();
     for (limit, time_s) in inputs.run.rules.not_held() {
-        let time = time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default();
-        let words = format!("{}{time}", limit.words);
+        let words = limit.words.clone() + &for_time(time_s);
         by_reason.entry(limit.quantity.why_not_held(time_s)).or_default().push(words);
     }
     let lines = by_reason.iter().map(|(reason, limits)| format!("{}, since {reason}", limits.join(", ")));
