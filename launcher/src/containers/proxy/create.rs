@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use super::daemon::{self, Info, NoReply, Reply};
 use super::json;
 use super::requests::CreateRequest;
+use super::session_access::{SessionAccess, is_other_user};
 
 /// Where shim and segment are in a container.
 pub(crate) const DIRECTORY: &str = "/dev/gpu-track";
@@ -35,6 +36,7 @@ pub(super) struct Editor {
     pub(super) shim: PathBuf,
     pub(super) segment: PathBuf,
     pub(super) info: Info,
+    pub(super) access: SessionAccess,
 }
 
 /// What becomes of a request.
@@ -85,12 +87,18 @@ impl Editor {
         }
         let of_image = variable(found.pointer("/Config/Env"), ENV_PRELOAD).unwrap_or_default();
         edit(&mut body, &self.shim, &self.segment, &of_image).ok_or(NotTracked::Unusual)?;
+        let (user, dropped) = (user(&body, &found), body.pointer("/HostConfig/CapDrop"));
+        let own_user = rustix::process::geteuid().as_raw();
+        let is_other_user = is_other_user(user, dropped.unwrap_or(&Value::Null), &info, own_user);
         let body = serde_json::to_vec(&body).map_err(|_| NotTracked::Unusual)?;
         let edited = [request.head.with_length(body.len()), body].concat();
         match daemon::send(&self.socket, &edited) {
             Ok(reply) if reply.status == 201 => {
                 let id = reply.json().and_then(|json| Some(json.get("Id")?.as_str()?.to_owned()));
                 let is_last = reply.is_last || request.head.is_last();
+                if is_other_user {
+                    self.access.open(&self.segment);
+                }
                 Ok(Outcome::Created { reply: reply.bytes, id, is_last })
             }
             // It may refuse the original, too: that is for the client to see.
@@ -226,6 +234,9 @@ fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
     if targets.into_iter().any(|target| hides_directory(target) && !is_of_run(target)) {
         return Err(NotTracked::Mounts);
     }
+    // Read by those who edit.
+    value(body, "User")?;
+    value(host, "CapDrop")?;
     for entry in list(value(body, "Env")?)? {
         entry.as_str().ok_or(unusual)?;
     }
@@ -235,6 +246,12 @@ fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
         && image.bytes().all(is_plain)
         && !image.split('/').any(|part| part.starts_with('.'));
     if is_name { Ok(image) } else { Err(unusual) }
+}
+
+/// Whom the first program of a container runs as. Empty: root.
+fn user<'a>(body: &'a Value, image: &'a Value) -> &'a str {
+    let of_call = body.get("User").and_then(Value::as_str).filter(|user| !user.is_empty());
+    of_call.or_else(|| image.pointer("/Config/User")?.as_str()).unwrap_or_default()
 }
 
 /// Whether something that is mounted here would hide the files of [`DIRECTORY`], or be hidden by them. /dev/shm would not.
@@ -419,6 +436,8 @@ mod tests {
             (json!({"Binds": [7]}), json!({}), NotTracked::Unusual),
             (json!({}), json!({"Env": [7]}), NotTracked::Unusual),
             (json!({}), json!({"env": []}), NotTracked::Unusual),
+            (json!({}), json!({"user": "7"}), NotTracked::Unusual),
+            (json!({"capdrop": ["ALL"]}), json!({}), NotTracked::Unusual),
             (json!({}), json!({"Image": "../x"}), NotTracked::Unusual),
             (json!({}), json!({"Image": "a b"}), NotTracked::Unusual),
             (json!({}), json!({"Image": ""}), NotTracked::Unusual),
@@ -452,6 +471,7 @@ mod tests {
             shim: "/shim".into(),
             segment: "/s.d/s".into(),
             info: Info::default(),
+            access: SessionAccess::default(),
         };
         let body = request(&json!({}), &json!({})).to_string();
         let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -474,6 +494,7 @@ mod tests {
             shim: "/shim".into(),
             segment: "/s.d/s".into(),
             info: Info::default(),
+            access: SessionAccess::default(),
         };
         let named = |host: Value| {
             let body = json!({"Image": "a", "HostConfig": host}).to_string();
@@ -505,6 +526,20 @@ mod tests {
         let here: &str = format!("HTTP/1.1 200 X\r\nContent-Length: {}\r\n\r\n{info}", info.len()).leak();
         let replies: &[&str] = vec![here, FAILED, "", NONE].leak();
         assert_eq!(outcomes(3, replies), [unknown, unknown, None]);
+    }
+
+    // Requirement: FAULT-11
+    #[test]
+    fn user_of_the_call_counts_before_that_of_the_image() {
+        let image = json!({"Config": {"User": "7:7"}});
+        for (body, image, expected) in [
+            (json!({"User": "8"}), &image, "8"),
+            (json!({"User": ""}), &image, "7:7"),
+            (json!({}), &image, "7:7"),
+            (json!({}), &json!({"Config": null}), ""),
+        ] {
+            assert_eq!(user(&body, image), expected, "{body} {image}");
+        }
     }
 
     // Requirement: SEE-139

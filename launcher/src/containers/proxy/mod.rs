@@ -93,6 +93,7 @@ pub(crate) fn serve(args: &[OsString]) -> Option<i32> {
         shim: shim.into(),
         segment: segment.clone(),
         info: Info::default(),
+        access: SessionAccess::default(),
     };
     Proxy::new(directory, editor, (listener, life), Parking::new(parking))?.work();
     // Held, it would make the directory look used.
@@ -124,7 +125,6 @@ struct Answer {
 struct Proxy {
     directory: RunDirectory,
     editor: Arc<Editor>,
-    access: Arc<SessionAccess>,
     /// The user named no daemon by DOCKER_HOST, so docker's contexts would count without the proxy.
     hides_contexts: bool,
     /// `None`: no new clients are accepted.
@@ -174,7 +174,6 @@ impl Proxy {
         let mut proxy = Self {
             directory,
             editor: Arc::new(editor),
-            access: Arc::default(),
             hides_contexts: std::env::var_os("DOCKER_HOST").is_none_or(|host| host.is_empty()),
             listener: Some(listener),
             life: Some(life),
@@ -189,6 +188,9 @@ impl Proxy {
             notes,
             parking,
         };
+        let editor = Arc::clone(&proxy.editor);
+        // The first container does not wait for the answer then. Without a thread, it does.
+        let _ = thread::Builder::new().stack_size(STACK).spawn(move || drop(editor.info()));
         for parked in left {
             proxy.next = proxy.next.max(parked.number + 1);
             if parked.is_idle {
@@ -267,11 +269,6 @@ impl Proxy {
         let (editor, sender, wake) =
             (Arc::clone(&self.editor), self.connected.0.clone(), Arc::clone(&self.wake));
         let hides_contexts = self.hides_contexts;
-        if self.next == 0 && self.connecting == 0 {
-            let editor = Arc::clone(&editor);
-            // The first container does not wait for the answer then. Without a thread, it does.
-            let _ = thread::Builder::new().stack_size(STACK).spawn(move || drop(editor.info()));
-        }
         self.connecting += 1;
         let Ok(of_thread) = client.try_clone() else {
             let _ = sender.send(connected(client, &editor.socket, hides_contexts));
@@ -354,7 +351,6 @@ impl Proxy {
             (Arc::clone(&self.editor), self.answers.0.clone(), Arc::clone(&self.wake));
         let mut of_thread = request.clone();
         let pid = self.clients.get(&client).and_then(Connection::client_pid);
-        let access = Arc::clone(&self.access);
         let work = move || {
             // The client waits for an answer, whatever happens here.
             let created = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -362,9 +358,6 @@ impl Proxy {
                 editor.create(&of_thread, pid)
             }));
             let outcome = created.unwrap_or(Outcome::Lost);
-            if let Outcome::Created { id: Some(id), .. } = &outcome {
-                access.let_in(&editor, id);
-            }
             let _ = sender.send(Answer { client, request: of_thread, outcome });
             let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
         };

@@ -1,13 +1,11 @@
 //! Which users may open the session's file. What may open it can truncate it, and the programs of the run then end by SIGBUS. So it is opened
 //! to all users only when a container was created whose programs could not open it otherwise.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpu_track_collector::segment;
 use serde_json::Value;
-
-use super::create::Editor;
-use super::daemon::{self, Reply};
 
 /// Whether all users may open the session.
 #[derive(Debug, Default)]
@@ -16,33 +14,22 @@ pub(super) struct SessionAccess {
 }
 
 impl SessionAccess {
-    /// Lets the user of an edited container open the session, before the client gets to know the container and can start it. If the daemon
-    /// does not say which user that is, its programs are sampled.
-    pub(super) fn let_in(&self, editor: &Editor, id: &str) {
-        let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_id || self.is_open.load(Ordering::Relaxed) {
-            return;
-        }
-        let found = daemon::get(&editor.socket, &format!("/containers/{id}/json"));
-        let container = found.filter(|reply| reply.status == 200).as_ref().and_then(Reply::json);
-        let Some(container) = container else { return };
-        let Some(info) = editor.info() else { return };
-        if is_other_user(&container, &info, rustix::process::geteuid().as_raw())
-            && segment::open_to_all(&editor.segment).is_ok()
-        {
+    /// Lets all users open the session's file at `segment`. Where that fails, the programs of other users are sampled.
+    pub(super) fn open(&self, segment: &Path) {
+        if !self.is_open.load(Ordering::Relaxed) && segment::open_to_all(segment).is_ok() {
             self.is_open.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Whether a container's first program may be unable to open a file of this user with mode 0600.
-fn is_other_user(container: &Value, info: &Value, uid: u32) -> bool {
+/// Whether the first program of a container may be unable to open a file of the user `uid` with mode 0600. `user` is whom it runs as, as
+/// the daemon writes that, and `dropped` has the capabilities that it lacks.
+pub(super) fn is_other_user(user: &str, dropped: &Value, info: &Value, uid: u32) -> bool {
     let options = info.get("SecurityOptions").and_then(Value::as_array).into_iter().flatten();
     let has = |name: &str| options.clone().filter_map(Value::as_str).any(|option| option.starts_with(name));
     if has("name=userns") {
         return true;
     }
-    let user = container.pointer("/Config/User").and_then(Value::as_str).unwrap_or_default();
     let user = user.split(':').next().unwrap_or_default();
     let is_root = matches!(user, "" | "0" | "root");
     if has("name=rootless") {
@@ -50,9 +37,8 @@ fn is_other_user(container: &Value, info: &Value, uid: u32) -> bool {
         return !is_root;
     }
     if is_root {
-        let dropped = container.pointer("/HostConfig/CapDrop").and_then(Value::as_array);
         // CAP_DAC_OVERRIDE opens another user's file.
-        return uid != 0 && dropped.is_some_and(|dropped| !dropped.is_empty());
+        return uid != 0 && dropped.as_array().is_some_and(|dropped| !dropped.is_empty());
     }
     user.parse() != Ok(uid)
 }
@@ -67,8 +53,7 @@ mod tests {
     #[test]
     fn session_is_opened_only_for_containers_of_other_users() {
         let is_other = |user: &str, dropped: Value, options: Value, uid| {
-            let container = json!({"Config": {"User": user}, "HostConfig": {"CapDrop": dropped}});
-            is_other_user(&container, &json!({"SecurityOptions": options}), uid)
+            is_other_user(user, &dropped, &json!({"SecurityOptions": options}), uid)
         };
         let plain = || json!(["name=seccomp,profile=builtin"]);
         for (user, uid, expected) in [
@@ -86,6 +71,6 @@ mod tests {
         assert!(is_other("", json!([]), json!(["name=userns"]), 0));
         assert!(!is_other("", json!(["ALL"]), json!(["name=rootless"]), 1000));
         assert!(is_other("1000", json!([]), json!(["name=rootless"]), 1000));
-        assert!(!is_other_user(&json!({}), &json!({}), 0));
+        assert!(!is_other_user("", &json!(null), &json!({}), 0));
     }
 }
