@@ -102,6 +102,22 @@ fn gpus_of_one_uuid_are_not_mixed() {
     assert_eq!(report.gpu(GPU0).u64("memory.max_main_bytes"), 700);
 }
 
+/// The driver gives a UUID later, or no longer.
+// Requirement: GPU-5
+#[test]
+fn gpu_keeps_its_name_when_the_driver_tells_another() {
+    for (first, then, name) in [("0.uuid !3", "", "0000:3b:00.0"), ("", "0.uuid !3", GPU0)] {
+        let gpus = FakeGpus::new(1, first);
+        let script = gpus.script("then", then);
+        // Devices are listed twice a second.
+        let words = ["hold:0:700,c", "sampled", &format!("script:{script}"), "for:1500", "sampled"];
+        let report = gpus.run(&words).assert_clean(0).clone();
+        let ids: Vec<_> = report.array("gpus").iter().map(|gpu| gpu["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, [name]);
+        assert_eq!(report.gpu_ram()[2], Some(700));
+    }
+}
+
 /// A process computes on a GPU, whose lists do not have it: no memory of it is known, and not 0.
 // Requirement: GPU-32
 #[test]

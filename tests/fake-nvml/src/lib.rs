@@ -118,8 +118,9 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, place: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, place: *mut c_char, room: c_uint) -> Return {
     let _call = script::called("nvmlDeviceGetUUID");
+    let uuid = global(&format!("{}.uuid", name(device))).filter(|uuid| !uuid.starts_with('!'));
     // SAFETY: nvml.h's contract, passed on.
-    unsafe { put_text(place, room, global(&format!("{}.uuid", name(device))).ok_or(NOT_SUPPORTED)) }
+    unsafe { put_text(place, room, uuid.ok_or(NOT_SUPPORTED)) }
 }
 
 #[cfg(not(feature = "old"))]

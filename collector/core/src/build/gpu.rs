@@ -21,6 +21,12 @@ use crate::run::usage::Totals;
 
 /// Energy counters move in steps of up to 0.1 s: over less than this, seconds, mean power would be off by more than a tenth.
 const LEAST_ENERGY_SPAN_S: f64 = 1.0;
+/// The energy counter is compared with readings of power if there are as many of these, over as many seconds.
+const LEAST_COMPARED: (u64, f64) = (30, 10.0);
+/// They have to cover this part of the counter's time.
+const MOST_OF_TIME: f64 = 0.8;
+/// The mean of readings misses short peaks, but is not wrong by more than this factor.
+const MOST_TIMES: f64 = 2.0;
 /// The part of the measured time for which a rate may be unread, so that its sum still counts as that of the run.
 const MOST_UNREAD_PART: f64 = 0.05;
 
@@ -400,9 +406,9 @@ fn accounted_bytes(gpu: &DeviceUsage) -> u64 {
 }
 
 /// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. If the
-/// counter stood still, was reset, stepped back or jumped, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
+/// counter can't be believed, was reset, stepped back or jumped, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
 fn power_of(gpu: &DeviceUsage) -> GpuPower {
-    let energy_j = gpu.counted(Figure::Energy).filter(|_| !has_idle_energy_counter(gpu));
+    let energy_j = gpu.counted(Figure::Energy).filter(|_| fault_of_energy(gpu).is_none());
     let energy_span_s = energy_span_s(gpu);
     let energy = gpu.counters.get(&Figure::Energy);
     let is_whole = energy.is_some_and(|counter| counter.restarts + counter.steps_back + counter.jumps == 0);
@@ -426,12 +432,23 @@ fn power_of(gpu: &DeviceUsage) -> GpuPower {
 
 /// The time between the first and the last reading of a device's energy counter, seconds; `None`: its energy is not known.
 pub(super) fn energy_span_s(gpu: &DeviceUsage) -> Option<f64> {
-    gpu.counters.get(&Figure::Energy).filter(|_| !has_idle_energy_counter(gpu)).and_then(Counter::span_s)
+    gpu.counters.get(&Figure::Energy).filter(|_| fault_of_energy(gpu).is_none()).and_then(Counter::span_s)
 }
 
-/// Whether the energy counter did not count though the device drew power: some boards and virtual GPUs have one that never does.
-fn has_idle_energy_counter(gpu: &DeviceUsage) -> bool {
-    gpu.counted(Figure::Energy) == Some(0.0) && gpu.max(Figure::Power).is_some_and(|watts| watts > 0.0)
+/// Why the count of the energy counter can't be believed. Some boards and virtual GPUs have one that stands still, always or for a while.
+/// `None`: it can, or it is not known.
+fn fault_of_energy(gpu: &DeviceUsage) -> Option<Missing> {
+    let counted_j = gpu.counted(Figure::Energy)?;
+    let power = gpu.gauges.get(&Figure::Power)?;
+    if counted_j == 0.0 {
+        return (power.max > 0.0).then_some(Missing::StandsStill);
+    }
+    let counted_s = gpu.counters.get(&Figure::Energy)?.span_s()?;
+    // Readings of a part of the time can show less or more.
+    let (least, least_s) = LEAST_COMPARED;
+    let is_comparable = power.readings >= least && power.span_s()? >= least_s.max(MOST_OF_TIME * counted_s);
+    let times = counted_j / counted_s / power.mean();
+    (is_comparable && !(1.0 / MOST_TIMES..=MOST_TIMES).contains(&times)).then_some(Missing::Contradicted)
 }
 
 /// Lists the processes of the run that used a device, with their use of it. The largest peak comes first.
@@ -563,7 +580,7 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
         }
         Figure::Throttle if gpu.knows(figure) => gpu.throttle.ns().is_none().then_some(Missing::ReadOnce),
         // Counters whose count can't be used.
-        Figure::Energy if has_idle_energy_counter(gpu) => Some(Missing::StandsStill),
+        Figure::Energy if fault_of_energy(gpu).is_some() => fault_of_energy(gpu),
         _ if gpu.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
         _ if gpu.counters.get(&figure).is_some_and(Counter::is_wrong) => Some(Missing::Wrong),
         _ if gpu.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
@@ -629,6 +646,39 @@ mod tests {
         assert_eq!(read(Batch { at_ns, samples: vec![busy("a")], ..Batch::default() }), (None, None));
         let both = read(Batch { at_ns, samples: vec![busy("b")], ..Batch::default() });
         assert_eq!(both, (Some(200.0), Some(200.0)));
+    }
+
+    // Requirement: GPU-31
+    #[test]
+    fn energy_that_readings_of_power_contradict_is_unknown() {
+        let energy = |readings: u64, joules: fn(u64) -> f64| {
+            let values = |s: u64| [(Figure::Power, Ok(100.0)), (Figure::Energy, Ok(joules(s)))];
+            let list = DeviceList {
+                tracked: vec![TrackedDevice { device: Device::default(), is_visible: None }],
+                ..DeviceList::default()
+            };
+            let mut state = GpuState::default();
+            for s in 1..=readings {
+                let sample = DeviceSample { values: values(s).into(), ..DeviceSample::default() };
+                let devices = (s == 1).then(|| list.clone());
+                let batch = Batch { at_ns: s * 1_000_000_000, devices, samples: vec![sample] };
+                state.apply(&GpuObservation { batches: vec![batch], ..GpuObservation::default() });
+            }
+            let gpu = &state.usage.devices[0];
+            let power = power_of(gpu);
+            (power.energy_j, power.energy_span_s, power.mean_w, fault_of_energy(gpu))
+        };
+        let right = |s: u64| s as f64 * 120.0;
+        // It freezes after 10 s, and leaps to the tenfold power for 20 s.
+        let freezes = |s: u64| s.min(10) as f64 * 100.0;
+        let leaps = |s: u64| (s + 9 * s.min(20)) as f64 * 100.0;
+        assert_eq!(energy(40, right), (Some(4680.0), Some(39.0), Some(120.0), None));
+        for wrong in [freezes, leaps] {
+            assert_eq!(energy(40, wrong), (None, None, Some(100.0), Some(Missing::Contradicted)));
+        }
+        assert_eq!(energy(20, |_| 5.0), (None, None, Some(100.0), Some(Missing::StandsStill)));
+        let few = energy(25, freezes);
+        assert_eq!((few.0, few.3), (Some(900.0), None), "a few readings can be wrong by more");
     }
 
     // Requirement: GPU-22, GPU-32

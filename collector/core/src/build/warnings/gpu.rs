@@ -26,6 +26,8 @@ const MOST_REGULAR: f64 = 3.0;
 /// The least time without utilization that is worth a warning, seconds. If a driver takes no samples of an idle GPU, it takes 2 s
 /// until that GPU is known to be idle.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
+/// The largest sum over GPUs is known if each was read as often: the first reading can come before the memory is used.
+const LEAST_READINGS_FOR_SUM: u64 = 4;
 /// The longest time between two readings of memory that needs no warning if the mean is as asked for, nanoseconds.
 const LONGEST_INTERVAL_NS: f64 = 1e9;
 
@@ -79,6 +81,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     all.extend(Weight::Peak, figures, slow_readings(inputs));
     all.extend(Weight::Peak, figures, unread(usage));
     all.extend(Weight::Peak, figures, unsampled_processes(usage));
+    all.extend(Weight::Peak, figures, sum_of_few_readings(usage));
     for (weight, text) in missing_figures(usage).into_iter().chain(unread_spans(usage)) {
         all.extend(weight, figures, [text]);
     }
@@ -212,6 +215,24 @@ fn unread_span(usage: &GpuUsage, figure: Figure, reason: &str, on: &[(&DeviceUsa
         names(usage, &devices),
         used.unwrap_or_default()
     )
+}
+
+/// Warns if the largest memory of the run on several GPUs together is a lower bound because they were read too seldom. What one had
+/// when another was read is known from readings before and after that. `None`: it is none.
+fn sum_of_few_readings(usage: &GpuUsage) -> Option<String> {
+    let holding = usage.devices.iter().filter(|gpu| gpu.run.max.combined > 0);
+    let (devices, most): (Vec<_>, Vec<u64>) = holding.map(|gpu| (gpu, gpu.run.max.combined)).unzip();
+    let readings = devices.iter().map(|gpu| gpu.lists.read.count).min()?;
+    let (least, most) = (usage.max.memory?.combined, most.iter().sum::<u64>());
+    (readings < LEAST_READINGS_FOR_SUM && least < most).then(|| {
+        let [least, most] = [least, most].map(|bytes| format!("{:.1}", bytes as f64 / 1e9));
+        format!(
+            "Read only {} in this short run: the GPU RAM of {}. The largest of all together is between {least} GB, as shown, and \
+             {most} GB.",
+            times(readings),
+            names(usage, &devices),
+        )
+    })
 }
 
 /// Warns of GPUs whose driver had overwritten samples of utilization before they were read. `None`: there is none.
@@ -500,4 +521,29 @@ fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
         let name = gpu.device.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
         format!("Allocated but idle: {}{name} was never seen in use by the command.", gpu.device.id)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::groups::Groups;
+
+    // Requirement: GPU-1
+    #[test]
+    fn sum_over_gpus_of_a_few_readings_is_told_as_bounds() {
+        let told = |readings: u64, together: u64| {
+            let mut usage = GpuUsage::default();
+            for bytes in [2_000_000_000, 3_000_000_000] {
+                let mut gpu = DeviceUsage::default();
+                gpu.run.max.combined = bytes;
+                gpu.lists.read.count = readings;
+                usage.devices.push(gpu);
+            }
+            usage.max.memory = Some(Groups { combined: together, ..Groups::default() });
+            sum_of_few_readings(&usage)
+        };
+        assert!(told(2, 3_000_000_000).unwrap().ends_with("is between 3.0 GB, as shown, and 5.0 GB."));
+        assert_eq!(told(2, 5_000_000_000), None, "it is known");
+        assert_eq!(told(4, 3_000_000_000), None, "one followed the other");
+    }
 }

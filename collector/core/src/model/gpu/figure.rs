@@ -71,6 +71,9 @@ pub enum Missing {
     /// The energy counter did not count, though the device drew power.
     #[error("its counter stood still while power was drawn")]
     StandsStill,
+    /// The energy counter differs from the readings of power by more than those can miss.
+    #[error("its counter and the readings of power differ by more than twice")]
+    Contradicted,
     /// Tracking could not begin.
     #[error("the run was not tracked")]
     Untracked,

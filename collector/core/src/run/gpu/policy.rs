@@ -19,6 +19,10 @@ impl GpuPolicy {
     pub const TIMES_KEPT_NS: u64 = 60_000_000_000;
     /// The most that a device of unknown power is taken to draw, watts: more than any single device does (NVIDIA's GB300: 1.4 kW).
     pub const MOST_W: f64 = 1500.0;
+    /// A device draws no more than this many times the largest power that was read so far, which may be that of an idle one.
+    pub const MOST_TIMES_READ: f64 = 20.0;
+    /// A device that draws power all the time can draw this many times what its readings of power show, each a mean of up to a second.
+    pub const POWER_SLACK: f64 = 2.0;
     /// The most that a PCIe link of unknown speed is taken to carry one way, bytes per second: 16 lanes of generation 6.
     pub const FASTEST_LINK_BYTES_PER_S: u64 = 128_000_000_000;
     /// A process that lived for less than this can't have used a GPU: to make a CUDA context takes longer.

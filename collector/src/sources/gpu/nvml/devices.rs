@@ -81,8 +81,15 @@ impl Nvml {
         // An instance has no index.
         let index = Some(place.index).filter(|_| place.instance.is_none());
         let uuid = Api::text(|text, length| call!(self.api, nvmlDeviceGetUUID(raw, text, length)));
+        // The driver may refuse the UUID at first, or later: the device keeps the id that it has.
+        let is_it = |known: &&Handle| {
+            let is_other = uuid.is_some() && known.device.uuid.is_some() && known.device.uuid != uuid;
+            known.raw == raw && known.parent_raw.is_some() == parent.is_some() && !is_other
+        };
+        let known = self.devices.iter().find(is_it).map(|known| known.device.id.clone());
         // An instance has the PCI address of its whole device, so the address is no id of an instance.
-        let id = uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
+        let by_driver = || uuid.clone().or_else(|| self.pci_address(raw).filter(|_| parent.is_none()));
+        let id = known.or_else(by_driver);
         let Some(id) = id else {
             // The memory is asked for only to learn why the driver refuses: `Api::text` gives no reason.
             let why = figures::memory(&self.api, raw, &mut None).err();
@@ -97,6 +104,7 @@ impl Nvml {
         }
         self.unreadable.remove(&place);
         if let Some(known) = known {
+            known.device.uuid = known.device.uuid.take().or(uuid);
             if let Some(Ok(before)) = known.renew(raw, index, parent_raw) {
                 before.free(&self.api);
             }

@@ -399,15 +399,22 @@ impl DeviceUsage {
     /// faster than the largest power that was read. Only the counters of PCIe can have 32 bits; they had been read by `counted_ns`.
     fn counter_kind(&self, figure: Figure, reading: &DeviceReading) -> CounterKind {
         let DeviceReading { at_ns, sample, .. } = *reading;
-        let link_bytes_per_s = || sample.link_bytes_per_s.unwrap_or(GpuPolicy::FASTEST_LINK_BYTES_PER_S);
-        let (most_per_s, may_wrap, until_ns) = match figure {
-            Figure::Energy => (self.max(Figure::Power).unwrap_or(GpuPolicy::MOST_W), false, at_ns),
-            Figure::PcieTx | Figure::PcieRx => {
-                (link_bytes_per_s() as f64, true, sample.counted_ns.max(at_ns))
+        match figure {
+            Figure::Energy => {
+                let read_w = self.max(Figure::Power).unwrap_or(GpuPolicy::MOST_W);
+                let any_w = read_w.max(GpuPolicy::MOST_W) * GpuPolicy::POWER_SLACK;
+                let wrong_per_s = any_w.min(read_w * GpuPolicy::MOST_TIMES_READ);
+                CounterKind { most_per_s: read_w, wrong_per_s, may_wrap: false, until_ns: at_ns }
             }
-            _ => (f64::MAX, false, at_ns),
-        };
-        CounterKind { most_per_s, may_wrap, until_ns }
+            Figure::PcieTx | Figure::PcieRx => {
+                let link = sample.link_bytes_per_s.unwrap_or(GpuPolicy::FASTEST_LINK_BYTES_PER_S) as f64;
+                let until_ns = sample.counted_ns.max(at_ns);
+                CounterKind { most_per_s: link, wrong_per_s: link, may_wrap: true, until_ns }
+            }
+            _ => {
+                CounterKind { most_per_s: f64::MAX, wrong_per_s: f64::MAX, may_wrap: false, until_ns: at_ns }
+            }
+        }
     }
 
     /// Takes in the utilisation of the device, in stretches before the reading: for the device, for the sample, and for the sum

@@ -22,13 +22,24 @@ pub struct Gauge {
     last: (u64, f64),
     /// A reading failed since the last one.
     is_interrupted: bool,
+    /// How many readings there were.
+    #[serde(default)]
+    pub readings: u64,
 }
 
 impl Gauge {
     /// Makes a gauge of its first reading, in its own unit. Times are CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn new(at_ns: u64, value: f64) -> Self {
         let last = (at_ns, value);
-        Self { min: value, max: value, integral: 0.0, measured_ns: 0, last, is_interrupted: false }
+        Self {
+            min: value,
+            max: value,
+            integral: 0.0,
+            measured_ns: 0,
+            last,
+            is_interrupted: false,
+            readings: 1,
+        }
     }
 
     /// Adds another reading, later than all before it. Between two readings the value is taken to change in a straight line, unless one
@@ -42,6 +53,7 @@ impl Gauge {
         }
         self.min = self.min.min(value);
         self.max = self.max.max(value);
+        self.readings += 1;
         (self.last, self.is_interrupted) = ((at_ns, value), false);
     }
 
@@ -77,6 +89,8 @@ impl Gauge {
 pub(crate) struct CounterKind {
     /// The fastest that it can count, in its own unit per second.
     pub most_per_s: f64,
+    /// What counted faster than this was a wrong reading, in its own unit per second.
+    pub wrong_per_s: f64,
     /// It has 32 bits, unless a reading is larger.
     pub may_wrap: bool,
     /// When this reading was complete, CLOCK_MONOTONIC nanoseconds: the counter may have counted until then.
@@ -116,8 +130,6 @@ pub struct Counter {
 const WRAP: f64 = 4_294_967_296.0;
 /// A device may count up to this many times `most_per_s` in a second: NVIDIA's power is a mean over a second.
 const RATE_SLACK: f64 = 2.0;
-/// An increase by more than this many times what is possible is a wrong reading. The largest power so far may be that of an idle device.
-const JUMP_SLACK: f64 = 20.0;
 
 impl Counter {
     /// Makes a counter of its first reading, in its own unit. What it had counted before does not count.
@@ -153,7 +165,8 @@ impl Counter {
     /// counter of 32 bits has wrapped. Another one has restarted, if it shows less than half of the last and can have counted so
     /// much since then. Otherwise it is a step back: the last reading was too large, or this one is too small.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
-        let most = kind.most_per_s * seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
+        let since_s = seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
+        let most = kind.most_per_s * since_s;
         self.has_counted = true;
         self.read_ns.1 = at_ns;
         self.is_wide |= value >= WRAP;
@@ -169,7 +182,7 @@ impl Counter {
             self.total += counted;
         } else if value >= self.last {
             // More than it can have counted, also where it is updated once a second, comes from a wrong reading: this one or the last.
-            if value - self.last <= (most + kind.most_per_s) * JUMP_SLACK + 1.0 {
+            if value - self.last <= kind.wrong_per_s * (since_s + 1.0) + 1.0 {
                 self.total += value - self.last;
             } else {
                 self.jumps += 1;
@@ -393,8 +406,9 @@ mod tests {
         assert_eq!((throttle.ns().unwrap()["cap"], throttle.measured_s()), (2 * S, Some(2.0)));
     }
 
-    const PCIE: CounterKind = CounterKind { most_per_s: 1e9, may_wrap: true, until_ns: 0 };
-    const ENERGY: CounterKind = CounterKind { most_per_s: 100.0, may_wrap: false, until_ns: 0 };
+    const PCIE: CounterKind = CounterKind { most_per_s: 1e9, wrong_per_s: 1e9, may_wrap: true, until_ns: 0 };
+    const ENERGY: CounterKind =
+        CounterKind { most_per_s: 100.0, wrong_per_s: 2e3, may_wrap: false, until_ns: 0 };
 
     /// A counter that gives these readings, a second apart.
     fn counter(kind: CounterKind, readings: &[f64]) -> Counter {
@@ -410,7 +424,7 @@ mod tests {
         assert_eq!(counter(PCIE, &[1.0]).total(), None);
         assert_eq!(counter(PCIE, &[4_294_967_000.0, 704.0]).total(), Some(1000.0));
         // At 5 GB/s it can wrap in a second.
-        let fast = CounterKind { most_per_s: 5e9, ..PCIE };
+        let fast = CounterKind { most_per_s: 5e9, wrong_per_s: 5e9, ..PCIE };
         assert_eq!(counter(fast, &[0.0, 704.0]).total(), None);
         // A reset, and a step back by one: no wrap of a link of 1 GB/s in a second.
         let reset = counter(PCIE, &[1e9, 1e9 + 5.0, 2.0]);
