@@ -136,7 +136,7 @@ impl DeviceSection {
                 Runtime: 12.4
                 Memory:
                    Total: 85.899 GB
-                   Max used by anybody: 1.000 GB
+                   Max used by anybody: 4.000 GB
                    Max descendants: {memory_of_descendants} GB
                    Max combined: {memory_of_descendants} GB
                 Utilization:
@@ -172,7 +172,7 @@ fn assert_sums(page: &str) {
         plain(
             "Max GPU RAM:
                 System capacity: 171.799 GB
-                System: 2.000 GB
+                System: 8.000 GB
                 Descendants: 4.500 GB
                 Combined: 4.500 GB"
         )
@@ -203,8 +203,7 @@ fn assert_sums(page: &str) {
 
 #[test]
 fn gpu_sections_of_the_text_report_are_exact() {
-    let changes =
-        "*.energy 5000000\n0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
+    let changes = "*.energy 5000000\n*.memory_used 4000000000\n0.throttle 4\n1.bus 177\n1.power !4\n1.temperature !3\n1.ecc_uncorrected !3";
     let gpus = FakeGpus::new(2, &format!("*.samples 500000:0\n*.process_times\n{changes}"));
     let page = gpus.path("page");
     let library = gpus.library_path().to_str().unwrap();

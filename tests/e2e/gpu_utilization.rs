@@ -8,7 +8,7 @@ use crate::support::gpu::{FakeGpus, GPU0, GPU1};
 fn gpu_utilization_ignores_stale_samples_and_stops_at_100() {
     // Sample times are microseconds after the driver's start. The stale driver returns all samples at every call.
     let idle = "0.stale 1\n0.samples 500000:90\n0.process_times";
-    let busy = "0.stale 1\n0.samples 500000:90 500001:0 2000001:150 2500001:20\n0.process_times 2500001";
+    let busy = "0.stale 1\n0.samples 500000:90 500001:0 2000001:105 2500001:20\n0.process_times 2500001";
     let (_, run) = FakeGpus::with_these_samples(1, idle, |gpus| {
         let script = format!("script:{}", gpus.script("busy", busy));
         gpus.run(&["hold:0:500,c,140", "sampled", &script, "sampled", "sampled"])

@@ -39,6 +39,20 @@ fn gpu_indices_skip_devices_that_cannot_be_opened() {
     assert_eq!(report.u64("gpu_utilization.system_gpu_count"), 2);
 }
 
+/// CUDA counts a device that NVML could not identify.
+// Requirement: GPU-10
+#[test]
+fn gpu_indices_mean_no_known_device_while_one_cannot_be_read() {
+    let gpus = FakeGpus::new(3, "0.handle !999");
+    let report = run(&gpus, &["--visible"], &[("CUDA_VISIBLE_DEVICES", "1")]);
+    for (gpu, bytes) in [("GPU-fake-1", 300), ("GPU-fake-2", 90)] {
+        assert!(report.gpu(gpu).at("visible").is_null());
+        assert_eq!(report.gpu(gpu).u64("memory.max_main_bytes"), bytes);
+    }
+    let report = run(&gpus, &["--visible"], &[("CUDA_VISIBLE_DEVICES", "GPU-fake-2")]);
+    assert_eq!(report.array("gpus").len(), 1);
+}
+
 // Requirement: GPU-10
 #[test]
 fn empty_cuda_visible_devices_hides_all_gpus() {

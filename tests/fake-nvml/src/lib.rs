@@ -192,9 +192,9 @@ pub struct Memory {
 /// Total and used bytes.
 fn memory(device: Device) -> Result<(u64, u64), Return> {
     let name = name(device);
-    let held = || processes::held_bytes(&name);
-    let held = if number(&name, "memory_held") == Ok(1) { held() } else { 0 };
-    Ok((number(&name, "memory_total")?, number(&name, "memory_used")?.saturating_add(held)))
+    let (used, held) = (number(&name, "memory_used")?, processes::held_bytes(&name));
+    let used = if number(&name, "memory_held") == Ok(1) { used.saturating_add(held) } else { used.max(held) };
+    Ok((number(&name, "memory_total")?, used))
 }
 
 #[unsafe(no_mangle)]

@@ -154,12 +154,13 @@ fn tells_by_parts(gpu: &DeviceUsage) -> bool {
     why_missing(gpu, Figure::ProcessMemory).is_some_and(|reason| reason.is_reported_by_parts())
 }
 
-/// Whether a process of the run was seen on a part of the device. `None`: none was, and one can have been missed.
+/// Whether a process of the run was seen on a part of the device. `None`: none was, and one can have been missed, or no part is known.
 fn are_parts_used(usage: &GpuUsage, gpu: &DeviceUsage) -> Option<bool> {
     let parts = usage.devices.iter().filter(|part| part.device.parent.as_ref() == Some(&gpu.device.id));
     let used: Vec<Option<bool>> = parts.map(|part| is_used(usage, part)).collect();
     let is_any = used.contains(&Some(true));
-    (is_any || used.iter().all(Option::is_some)).then_some(is_any)
+    let is_known = !used.is_empty() && used.iter().all(Option::is_some);
+    (is_any || is_known).then_some(is_any)
 }
 
 /// The figures that could not be read for a part of the run that is longer than two intervals. A cumulative figure misses
@@ -446,7 +447,9 @@ fn fault_of_energy(gpu: &DeviceUsage) -> Option<Missing> {
     let counted_s = gpu.counters.get(&Figure::Energy)?.span_s()?;
     // Readings of a part of the time can show less or more.
     let (least, least_s) = LEAST_COMPARED;
-    let is_comparable = power.readings >= least && power.span_s()? >= least_s.max(MOST_OF_TIME * counted_s);
+    let is_comparable = power.max > 0.0
+        && power.readings >= least
+        && power.span_s()? >= least_s.max(MOST_OF_TIME * counted_s);
     let times = counted_j / counted_s / power.mean();
     (is_comparable && !(1.0 / MOST_TIMES..=MOST_TIMES).contains(&times)).then_some(Missing::Contradicted)
 }
@@ -578,11 +581,14 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
             let is_unreported = gpu.run.has_unreported.combined || gpu.run.lacks_memory_of_busy();
             is_unreported.then_some(Missing::NotReported)
         }
-        Figure::Throttle if gpu.knows(figure) => gpu.throttle.ns().is_none().then_some(Missing::ReadOnce),
+        Figure::Throttle if gpu.knows(figure) => {
+            let refused = || gpu.figures.gaps.get(&figure).map(|gap| gap.reason.clone());
+            gpu.throttle.ns().is_none().then(|| refused().unwrap_or(Missing::ReadOnce))
+        }
         // Counters whose count can't be used.
         Figure::Energy if fault_of_energy(gpu).is_some() => fault_of_energy(gpu),
         _ if gpu.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
-        _ if gpu.counters.get(&figure).is_some_and(Counter::is_wrong) => Some(Missing::Wrong),
+        _ if gpu.counters.get(&figure).is_some_and(|counter| counter.is_wrong) => Some(Missing::Wrong),
         _ if gpu.counters.get(&figure).is_some_and(|counter| !counter.has_counted) => Some(Missing::ReadOnce),
         _ if gpu.knows(figure) => None,
         // Figures that were not read: for the driver's reason, if the device was read at all.

@@ -8,6 +8,8 @@ struct Policy;
 impl Policy {
     /// Less time of measuring says little, seconds.
     const SHORTEST_S: f64 = 1.0;
+    /// Figures are compared if the times for which they are known differ by no more than this part.
+    const OTHER_TIME_PART: f64 = 0.1;
     /// A GPU that was busy for a smaller part of the time has no work whose kind matters, percent.
     const LEAST_BUSY_PERCENT: f64 = 10.0;
     /// No finding follows from less than this, percent.
@@ -36,7 +38,7 @@ const POWER_CAP: &str = "software power cap";
 pub(super) fn add_findings(gpus: &mut [GpuDevice], wall_s: f64) {
     let unbalanced = unbalanced(gpus);
     for (number, gpu) in gpus.iter_mut().enumerate() {
-        let alone = [sms_idle(gpu), tensor_unused(gpu), bandwidth_bound(gpu), pcie_bound(gpu, wall_s)];
+        let alone = [sms_idle(gpu), tensor_unused(gpu), bandwidth_bound(gpu), pcie_bound(gpu)];
         let slowed = [
             slowed(gpu, wall_s, GpuFindingKind::Throttled, &SLOWED),
             slowed(gpu, wall_s, GpuFindingKind::PowerCapped, &[POWER_CAP]),
@@ -56,9 +58,16 @@ fn busy_percent(gpu: &GpuDevice) -> Option<f64> {
     gpu.utilization.mean_percent.filter(|busy| is_long && *busy >= Policy::LEAST_BUSY_PERCENT)
 }
 
-/// A figure of the performance counters, if they were read for long enough, percent.
+/// A figure of the performance counters, if they were read for long enough, and in the time for which utilization is known, percent.
 fn counted(gpu: &GpuDevice, percent: Option<f64>) -> Option<f64> {
-    percent.filter(|_| gpu.activity.measured_s.is_some_and(|s| s >= Policy::SHORTEST_S))
+    let (counted_s, busy_s) = (gpu.activity.measured_s?, gpu.utilization.measured_s?);
+    percent.filter(|_| counted_s >= Policy::SHORTEST_S && are_of_one_time([counted_s, busy_s]))
+}
+
+/// Whether figures that are known for so long, seconds, can be compared: else one has work that another lacks.
+fn are_of_one_time(seconds: impl IntoIterator<Item = f64> + Clone) -> bool {
+    let least = seconds.clone().into_iter().fold(f64::MAX, f64::min);
+    seconds.into_iter().all(|s| s - least <= s * Policy::OTHER_TIME_PART)
 }
 
 /// Makes a finding of these figures, percent.
@@ -100,10 +109,9 @@ fn bandwidth_bound(gpu: &GpuDevice) -> Option<GpuFinding> {
 }
 
 /// PCIe carried most of what the link can, in the direction with more.
-fn pcie_bound(gpu: &GpuDevice, wall_s: f64) -> Option<GpuFinding> {
+fn pcie_bound(gpu: &GpuDevice) -> Option<GpuFinding> {
     let link = gpu.pcie.link_bytes_per_s.filter(|link| *link > 0)? as f64;
-    // The counters of 32 bits cover the run, the performance counters the time that they were read.
-    let seconds = gpu.activity.measured_s.unwrap_or(wall_s);
+    let seconds = gpu.pcie.span_s?;
     let bytes = gpu.pcie.tx_bytes.max(gpu.pcie.rx_bytes)? as f64;
     let part = if seconds >= Policy::SHORTEST_S { bytes / seconds / link } else { 0.0 };
     let percent = (part * 100.0).min(100.0);
@@ -143,7 +151,9 @@ fn unbalanced(gpus: &[GpuDevice]) -> Option<(usize, GpuFinding)> {
     let used = gpus.iter().enumerate().filter(|(_, gpu)| gpu.used == Some(true) && gpu.parent.is_none());
     let busy: Vec<(usize, f64)> =
         used.map(|(number, gpu)| Some((number, gpu.utilization.mean_percent?))).collect::<Option<_>>()?;
-    let is_long = gpus.iter().all(|gpu| gpu.utilization.measured_s.is_none_or(|s| s >= Policy::SHORTEST_S));
+    let measured_s: Vec<f64> =
+        busy.iter().filter_map(|(number, _)| gpus[*number].utilization.measured_s).collect();
+    let is_long = measured_s.iter().all(|s| *s >= Policy::SHORTEST_S) && are_of_one_time(measured_s);
     let (least, least_percent) = busy.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (most, most_percent) = busy.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let name = gpus[most].number();
@@ -164,7 +174,7 @@ mod tests {
         let mut gpu =
             GpuDevice { id: "GPU-1".into(), index: Some(0), used: Some(true), ..GpuDevice::default() };
         (gpu.utilization.mean_percent, gpu.utilization.measured_s) = (Some(busy), Some(60.0));
-        gpu.activity.measured_s = Some(59.0);
+        (gpu.activity.measured_s, gpu.pcie.span_s) = (Some(59.0), Some(59.0));
         gpu
     }
 
@@ -200,6 +210,9 @@ mod tests {
         };
         let text = "busy 97 % of the time, SMs 18 %: kernels are small, or one waits for another";
         assert_eq!(of(97.0, Some(18.0)), [(GpuFindingKind::SmsIdle, text.to_owned())]);
+        let mut part = gpu(97.0);
+        (part.activity.mean_sm_percent, part.activity.measured_s) = (Some(18.0), Some(30.0));
+        assert_eq!(found(vec![part]), [], "counters that were read for half of the time");
         // More than half, a difference of less than a tenth, hardly busy, and not known.
         for (busy, sms) in [(97.0, Some(60.0)), (15.0, Some(6.0)), (9.0, Some(0.0)), (97.0, None)] {
             assert_eq!(of(busy, sms), [], "{busy} {sms:?}");
@@ -233,6 +246,11 @@ mod tests {
         assert_eq!(pcie(59 * 40_000_000_000, Some(64_000_000_000)), [GpuFindingKind::PcieBound]);
         assert_eq!(pcie(59 * 10_000_000_000, Some(64_000_000_000)), []);
         assert_eq!(pcie(59 * 40_000_000_000, None), []);
+        let part = |gpu: &mut GpuDevice| {
+            (gpu.pcie.rx_bytes, gpu.pcie.link_bytes_per_s) = (Some(24_000_000_000), Some(2_000_000_000));
+            gpu.activity.measured_s = Some(20.0);
+        };
+        assert_eq!(kinds(&part), [], "its bytes are those of 59 s");
     }
 
     // Requirement: GPU-84
@@ -283,6 +301,9 @@ mod tests {
         assert_eq!(of(&[60.0, 95.0, 20.0]), [(GpuFindingKind::Unbalanced, text)]);
         assert_eq!(of(&[90.0, 95.0]), []);
         assert_eq!(of(&[95.0]), []);
+        let mut refused = gpu(20.0);
+        refused.utilization.measured_s = Some(30.0);
+        assert_eq!(found(vec![gpu(95.0), refused]), [], "half of its time is not known");
         let mut gpus = vec![gpu(95.0), GpuDevice { used: Some(false), ..gpu(0.0) }];
         add_findings(&mut gpus, 60.0);
         assert!(gpus.iter().all(|gpu| gpu.findings == Some(Vec::new())), "one that is not used has no share");

@@ -158,7 +158,7 @@ impl BackendInfo {
     /// The devices, with the figures that readings showed. `config` tells which of them a run would track.
     fn gpus(&self, config: &GpuConfig, processes: &mut Processes) -> Vec<Listed> {
         let devices: Vec<Device> = self.devices.iter().map(|listed| listed.device.clone()).collect();
-        let tracked = select::wanted(config, &devices);
+        let tracked = select::wanted(config, &devices, self.worker.unreadable().is_empty());
         let gpu = |TrackedDevice { device, is_visible }: &TrackedDevice| {
             let sample = self.samples.iter().find(|sample| sample.device == device.id);
             // A lost device shows nothing, whatever was read before.

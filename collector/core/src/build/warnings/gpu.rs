@@ -179,42 +179,47 @@ fn energy_counter(gpu: &DeviceUsage) -> impl Iterator<Item = String> {
     reset.into_iter().chain(stepped).chain(jumped)
 }
 
-/// Warns of figures that could not be read for a while, in a line for each figure and reason. What was used meanwhile may exceed
-/// their maxima.
+/// Warns of figures that could not be read for a while, in a line for each reason. Figures that the same devices lacked share it. What was
+/// used meanwhile may exceed their maxima.
 fn unread_spans(usage: &GpuUsage) -> Vec<(Weight, String)> {
-    // By figure and reason, the devices with such a gap.
-    let mut spans: BTreeMap<(Figure, String), Vec<(&DeviceUsage, &Gap)>> = BTreeMap::new();
+    let mut spans = Reasons::new();
     for gpu in &usage.devices {
-        for (figure, gap) in gaps(usage, gpu) {
-            // `missing_figures` warns of a figure that could not be read at the end.
-            if !gpu.figures.missing.contains_key(&figure) {
-                spans.entry((figure, gap.reason.to_string())).or_default().push((gpu, gap));
-            }
+        // `missing_figures` warns of a figure that could not be read at the end.
+        let was_read_again = |(figure, _): &(Figure, &Gap)| !gpu.figures.missing.contains_key(figure);
+        for (figure, gap) in gaps(usage, gpu).filter(was_read_again) {
+            note(&mut spans, &gap.reason, figure, gpu);
         }
     }
-    let line = |((figure, reason), on): (&(Figure, String), &Vec<(&DeviceUsage, &Gap)>)| {
-        (Weight::of_figure(*figure), unread_span(usage, *figure, reason, on))
+    let of_reason = |(reason, by_figure): (String, BTreeMap<Figure, Vec<&DeviceUsage>>)| {
+        let by_figure = by_figure.into_iter().map(|(figure, devices)| (devices, figure));
+        let lines = by_devices(by_figure).into_iter();
+        lines.map(|(devices, figures)| unread_span(usage, &figures, &reason, &devices)).collect::<Vec<_>>()
     };
-    spans.iter().map(line).collect()
+    spans.into_iter().flat_map(of_reason).collect()
 }
 
-/// Says for how long a figure could not be read for one reason. `on`: the devices, each with its gap.
-fn unread_span(usage: &GpuUsage, figure: Figure, reason: &str, on: &[(&DeviceUsage, &Gap)]) -> String {
-    let devices: Vec<&DeviceUsage> = on.iter().map(|(gpu, _)| *gpu).collect();
-    let longest_ns = on.iter().map(|(gpu, gap)| gpu.gap_ns(gap)).max().unwrap_or(0);
-    let (up_to, which) = if on.len() == 1 { ("", "it") } else { ("up to ", "one of them") };
-    let used_bytes = on.iter().filter_map(|(_, gap)| gap.used_bytes).max();
-    let used = used_bytes.filter(|_| figure == Figure::ProcessMemory).map(|bytes| {
+/// Says for how long these figures of these devices could not be read for one reason.
+fn unread_span(usage: &GpuUsage, figures: &[Figure], reason: &str, on: &[&DeviceUsage]) -> (Weight, String) {
+    let gaps = on
+        .iter()
+        .flat_map(|gpu| figures.iter().filter_map(|figure| Some((*gpu, gpu.figures.gaps.get(figure)?))));
+    let longest_ns = gaps.map(|(gpu, gap)| gpu.gap_ns(gap)).max().unwrap_or(0);
+    let is_one = on.len() == 1 && figures.len() == 1;
+    let lists = on.iter().filter_map(|gpu| gpu.figures.gaps.get(&Figure::ProcessMemory)?.used_bytes).max();
+    let used = lists.filter(|_| figures.contains(&Figure::ProcessMemory)).map(|bytes| {
+        let which = if on.len() == 1 { "it" } else { "one of them" };
         format!(" Up to {:.1} GB were in use on {which} meanwhile, by all processes.", bytes as f64 / 1e9)
     });
-    format!(
-        "GPU figure that could not be read for {up_to}{:.1} s of the run ({reason}): {} of {}. What was used meanwhile is \
-         missing.{}",
+    let text = format!(
+        "GPU figure{} that could not be read for {}{:.1} s of the run ({reason}): {} of {}. What was used meanwhile is missing.{}",
+        if figures.len() == 1 { "" } else { "s" },
+        if is_one { "" } else { "up to " },
         longest_ns as f64 / 1e9,
-        figure.name(),
-        names(usage, &devices),
+        figures.iter().map(|figure| figure.name()).collect::<Vec<_>>().join(", "),
+        names(usage, on),
         used.unwrap_or_default()
-    )
+    );
+    (weight_of(figures), text)
 }
 
 /// Warns if the largest memory of the run on several GPUs together is a lower bound because they were read too seldom. What one had
@@ -446,14 +451,18 @@ fn lines_by_reason(usage: &GpuUsage, problem: &str, reasons: Reasons<'_>) -> Vec
         let by_figure = by_figure.into_iter().filter(|(figure, _)| *figure != Figure::Accounting);
         // Figures that the same devices lack share a line.
         for (devices, figures) in by_devices(by_figure.map(|(figure, devices)| (devices, figure))) {
-            let weight =
-                figures.iter().map(|figure| Weight::of_figure(*figure)).min().unwrap_or(Weight::Gauge);
+            let weight = weight_of(&figures);
             let figures: Vec<&str> = figures.into_iter().map(Figure::name).collect();
             let (figures, devices) = (figures.join(", "), names(usage, &devices));
             lines.push((weight, format!("GPU figures that {problem} ({reason}): {figures} of {devices}.")));
         }
     }
     lines
+}
+
+/// The weight of a warning that says that these figures are missing.
+fn weight_of(figures: &[Figure]) -> Weight {
+    figures.iter().map(|figure| Weight::of_figure(*figure)).min().unwrap_or(Weight::Gauge)
 }
 
 /// Notes that a figure of a device is missing for a reason.

@@ -86,6 +86,11 @@ pub enum Missing {
 }
 
 impl Missing {
+    /// Whether a later reading may give a value: the driver failed without saying that it can't.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
     /// Whether the parts that the device is divided into report the figure, so that a sum over all devices lacks nothing.
     pub fn is_reported_by_parts(&self) -> bool {
         matches!(self, Self::ReportedByInstances | Self::ReportedByPartitions)

@@ -73,14 +73,17 @@ enum Numbering {
 }
 
 impl Visibility {
-    /// Finds which of all devices of the machine the command sees.
-    pub fn new(visible: &Visible, all: &[Device]) -> Self {
+    /// Finds which of all devices of the machine the command sees. `are_all`: no device of NVIDIA's driver is missing from these. If one is,
+    /// it is not known which devices CUDA's numbers mean.
+    pub fn new(visible: &Visible, all: &[Device], are_all: bool) -> Self {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
             let own_list = own_list(visible, vendor);
             let hip_list = if vendor == Vendor::Amd { hip_list(visible) } else { None };
-            if own_list.is_none() && hip_list.is_none() {
+            let is_numbered = |list: &List| list.is_cudas && cuda_kind(list.text) == CudaKind::Number;
+            let is_unknown = !are_all && own_list.as_ref().is_some_and(is_numbered);
+            if (own_list.is_none() && hip_list.is_none()) || is_unknown {
                 continue;
             }
             // HIP's list counts the devices that ROCm's list leaves, in the order of that list.
@@ -245,8 +248,9 @@ fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], name
 }
 
 /// Finds the devices that are tracked: those that the options of `config` select by maker, by name, and by what the command may see.
-pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device]) -> Vec<&'a Device> {
-    let visibility = Visibility::new(&config.visible, all);
+/// `are_all` is as in [`Visibility::new`].
+pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device], are_all: bool) -> Vec<&'a Device> {
+    let visibility = Visibility::new(&config.visible, all, are_all);
     let is_wanted = |device: &&Device| {
         // Processes use only the parts of a divided device (MIG), so the name of the device stands for its parts, too.
         let parent = device.parent.as_ref().and_then(|id| all.iter().find(|other| &other.id == id));
@@ -274,7 +278,7 @@ mod tests {
     }
 
     fn seen(by: &Visible, devices: &[Device]) -> Vec<String> {
-        let visibility = Visibility::new(by, devices);
+        let visibility = Visibility::new(by, devices, true);
         let ids = devices.iter().map(|device| device.id.clone());
         ids.filter(|id| visibility.is_visible(id) == Some(true)).collect()
     }
@@ -306,7 +310,10 @@ mod tests {
         for first in ["GPU-bb33,0", "GPU-bb33,MIG-1,0", "GPU-bb33,0,GPU-aa11"] {
             assert_eq!(see(first), "GPU-bb33", "{first}");
         }
-        assert_eq!(Visibility::new(&Visible::default(), &devices), Visibility::default());
+        assert_eq!(Visibility::new(&Visible::default(), &devices, true), Visibility::default());
+        // Numbers count a device that could not be identified, too.
+        let lacking = |list: &str| Visibility::new(&cuda(list), &devices, false).is_visible("GPU-aa22");
+        assert_eq!([lacking("1"), lacking("GPU-aa22"), lacking("GPU-bb33")], [None, Some(true), Some(false)]);
     }
 
     #[test]
@@ -387,7 +394,7 @@ mod tests {
         let model = |id: &str, index, name: &str| Device { name: Some(name.into()), ..device(id, index) };
         let mixed = [model("GPU-aa11", 0, "T4"), model("GPU-aa22", 1, "H200")];
         let alike = [model("GPU-aa11", 0, "H200"), model("GPU-aa22", 1, "H200")];
-        let is_unsure = |by: &Visible, devices: &[Device]| Visibility::new(by, devices).is_order_unsure;
+        let is_unsure = |by: &Visible, devices: &[Device]| Visibility::new(by, devices, true).is_order_unsure;
         assert!(is_unsure(&cuda("0"), &mixed));
         assert!(!is_unsure(&cuda("0"), &alike) && !is_unsure(&cuda("0,1"), &mixed));
         assert!(!is_unsure(&cuda("GPU-aa11"), &mixed) && !is_unsure(&cuda(""), &mixed));
@@ -428,7 +435,11 @@ mod tests {
         let devices = [device("GPU-aa11", 0), part("MIG-1"), part("MIG-2"), device("GPU-bb22", 1)];
         let ids = |name: &str| {
             let config = GpuConfig { uuids: Some(vec![name.into()]), ..GpuConfig::default() };
-            wanted(&config, &devices).iter().map(|device| device.id.clone()).collect::<Vec<_>>().join(" ")
+            wanted(&config, &devices, true)
+                .iter()
+                .map(|device| device.id.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(ids("GPU-aa"), "GPU-aa11 MIG-1 MIG-2");
         assert_eq!(ids("0000:00:00.0"), "GPU-aa11 MIG-1 MIG-2");
@@ -439,11 +450,11 @@ mod tests {
     fn filters_combine() {
         let devices = [device("GPU-aa11", 0), device("GPU-aa22", 1)];
         let mut config = GpuConfig { uuids: Some(vec!["GPU-aa".into()]), ..GpuConfig::default() };
-        assert_eq!(wanted(&config, &devices).len(), 2);
+        assert_eq!(wanted(&config, &devices, true).len(), 2);
         config.only_visible = true;
         config.visible.cuda = Some("1".into());
-        assert_eq!(wanted(&config, &devices), [&devices[1]]);
+        assert_eq!(wanted(&config, &devices, true), [&devices[1]]);
         config.vendor = Some(Vendor::Amd);
-        assert_eq!(wanted(&config, &devices).len(), 0);
+        assert_eq!(wanted(&config, &devices, true).len(), 0);
     }
 }

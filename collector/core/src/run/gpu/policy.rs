@@ -23,6 +23,9 @@ impl GpuPolicy {
     pub const MOST_TIMES_READ: f64 = 20.0;
     /// A device that draws power all the time can draw this many times what its readings of power show, each a mean of up to a second.
     pub const POWER_SLACK: f64 = 2.0;
+    /// The counters of PCIe are read twice in the time in which the link can wrap them. They count no more than this many times what it can
+    /// carry meanwhile, and so can't step back unseen.
+    pub const LINK_SLACK: f64 = 1.1;
     /// The most that a PCIe link of unknown speed is taken to carry one way, bytes per second: 16 lanes of generation 6.
     pub const FASTEST_LINK_BYTES_PER_S: u64 = 128_000_000_000;
     /// A process that lived for less than this can't have used a GPU: to make a CUDA context takes longer.

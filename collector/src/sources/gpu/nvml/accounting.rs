@@ -6,13 +6,15 @@ use std::collections::HashSet;
 
 use nvml_wrapper_sys::bindings::{nvmlAccountingStats_t, nvmlDevice_t};
 
-use super::api::{Api, Plain, call, get, list};
+use super::api::{Api, Failure, Plain, call, code, get, list};
 use super::policy;
 use crate::model::gpu::{AccountingEntry, Missing, Reading};
 
 /// nvml.h, `nvmlEnableState_t`.
 const DISABLED: u32 = 0;
 const ENABLED: u32 = 1;
+/// Why there are no entries where the mode is off.
+const OFF: &str = "accounting mode is off";
 
 /// Accounting of one device.
 #[derive(Debug)]
@@ -30,10 +32,16 @@ pub(super) struct Accounting {
 }
 
 impl Accounting {
+    /// Whether the driver's answer may be another one later.
+    pub(super) fn may_change(&self) -> bool {
+        let may_pass = |why: &Missing| why.may_pass() && *why != Missing::Failed(OFF.into());
+        self.refused.is_none() && self.availability.as_ref().is_err_and(may_pass)
+    }
+
     /// Asks whether the mode is on. Leaves it as it is.
     pub(super) fn unchanged(api: &Api, device: nvmlDevice_t) -> Self {
         let mode = get(|mode| call!(api, nvmlDeviceGetAccountingMode(device, mode)));
-        let off = Missing::Failed("accounting mode is off".into());
+        let off = Missing::Failed(OFF.into());
         Self {
             availability: mode.and_then(|mode| if mode == ENABLED { Ok(()) } else { Err(off) }),
             must_restore: false,
@@ -82,8 +90,12 @@ impl Accounting {
         let accounted = accounted_pids(api, device, &mut self.pids_capacity)?;
         let mut entries = Vec::new();
         for pid in accounted.into_iter().filter(|pid| of_run.contains(pid)) {
-            // The driver's ring buffer may have dropped the entry since the list was read.
-            let Ok(entry) = stats(api, device, pid, most_bytes) else { continue };
+            let entry = match stats(api, device, pid, most_bytes) {
+                Ok(entry) => entry,
+                // The driver's ring buffer has dropped the entry since the list was read.
+                Err(Failure(code::NOT_FOUND)) => continue,
+                Err(failure) => return Err(failure.into()),
+            };
             // The start belongs to the key, since a later process can have the pid.
             let key = (pid, entry.started_us);
             if self.given_final.contains(&key) {
@@ -117,15 +129,15 @@ fn accounted_pids(api: &Api, device: nvmlDevice_t, capacity: &mut usize) -> Read
     Ok(pids.into_iter().filter(|pid| *pid != 0).collect())
 }
 
-/// Asks for the accounting entry of the latest process that had this pid. A peak above `most_bytes` is not believed.
-fn stats(api: &Api, device: nvmlDevice_t, pid: u32, most_bytes: u64) -> Reading<AccountingEntry> {
+/// Asks for the accounting entry of the latest process that had this pid. A peak above `most_bytes` is not believed, and 0 is none.
+fn stats(api: &Api, device: nvmlDevice_t, pid: u32, most_bytes: u64) -> Result<AccountingEntry, Failure> {
     let mut stats = nvmlAccountingStats_t::zeroed();
     call!(api, nvmlDeviceGetAccountingStats(device, pid, &mut stats))?;
     Ok(AccountingEntry {
         pid,
         started_us: stats.startTime,
         is_running: stats.isRunning != 0,
-        peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| *bytes <= most_bytes),
+        peak_bytes: Some(stats.maxMemoryUsage).filter(|bytes| (1..=most_bytes).contains(bytes)),
         utilization_percent: utilization(&stats),
     })
 }

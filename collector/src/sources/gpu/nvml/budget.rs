@@ -29,11 +29,12 @@ impl Budget {
         Self { share, ..Self::default() }
     }
 
-    /// Takes a planned reading off the balance. The reading was over at `now_ns` (CLOCK_MONOTONIC) and took `took_ns`.
-    pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64) {
+    /// Takes a planned reading off the balance. The reading was over at `now_ns` (CLOCK_MONOTONIC) and took `took_ns`. `usual_ns`: how long
+    /// such a reading usually takes.
+    pub(super) fn spend(&mut self, now_ns: u64, took_ns: u64, usual_ns: u64) {
         self.advance(now_ns);
         // A driver call that hung for long must not stop the readings for as long again.
-        let lowest_ns = -self.share * policy::LONGEST_PAUSE_NS as f64;
+        let lowest_ns = -(self.share * policy::LONGEST_PAUSE_NS as f64).max(usual_ns as f64);
         self.balance_ns = (self.balance_ns - took_ns as f64).max(lowest_ns);
     }
 
@@ -88,7 +89,7 @@ mod tests {
             now_ns = now_ns.max(budget.ready_ns());
             if now_ns < to_ns {
                 now_ns += 5 * MS;
-                budget.spend(now_ns, 5 * MS);
+                budget.spend(now_ns, 5 * MS, 5 * MS);
                 spent_ns += 5 * MS;
             }
         }
@@ -111,23 +112,36 @@ mod tests {
     #[test]
     fn time_that_was_not_used_is_not_saved_for_long() {
         let mut budget = Budget::new(25);
-        budget.spend(S, 0);
+        budget.spend(S, 0, 0);
         assert!(busy(&mut budget, 100 * S, 101 * S) < 0.5);
     }
 
     #[test]
     fn a_call_that_hung_is_followed_by_a_short_pause() {
         let mut budget = Budget::new(25);
-        budget.spend(S, 0);
-        budget.spend(31 * S, 30 * S);
+        budget.spend(S, 0, 0);
+        budget.spend(31 * S, 30 * S, 5 * MS);
         assert!(budget.ready_ns() <= 32 * S);
+    }
+
+    /// As 16 devices of which each call takes a second.
+    #[test]
+    fn calls_that_always_take_long_keep_the_driver_busy_for_no_more_of_the_time() {
+        let mut budget = Budget::new(25);
+        let (mut now_ns, mut spent_ns) = (S, 0);
+        while now_ns < 100 * S {
+            now_ns = now_ns.max(budget.ready_ns()) + S;
+            budget.spend(now_ns, S, S);
+            spent_ns += S;
+        }
+        assert!((22 * S..=27 * S).contains(&spent_ns), "{spent_ns}");
     }
 
     #[test]
     fn without_a_limit_everything_is_read_at_once() {
         let mut budget = Budget::new(100);
         budget.owe(S, S);
-        budget.spend(2 * S, S);
+        budget.spend(2 * S, S, S);
         assert_eq!(budget.ready_ns(), 0);
     }
 }

@@ -7,7 +7,7 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t};
 
 use super::Nvml;
 use super::accounting::Accounting;
-use super::api::{Api, Plain, call, get};
+use super::api::{Api, Failure, Plain, call, code, get};
 use super::figure_kind::Kind;
 use super::handle::Handle;
 use super::policy;
@@ -193,28 +193,44 @@ impl Nvml {
         has_news
     }
 
-    /// Notes whether a device, which has this index and id, is divided into MIG instances, and adds those.
+    /// Notes whether a device, which has this index and id, is divided into MIG instances, and adds those. What the driver fails to tell is
+    /// as it was before.
     fn add_instances(&mut self, raw: nvmlDevice_t, index: u32, id: &str) {
         // An instance that could not be read may be gone.
         self.unreadable.retain(|place, _| place.index != index || place.instance.is_none());
         let mut pending = 0;
         let mode = get(|mode| call!(self.api, nvmlDeviceGetMigMode(raw, mode, &mut pending)));
-        let is_divided = mode == Ok(1);
         let Some(parent) = self.devices.iter_mut().find(|handle| handle.device.id == id) else { return };
-        parent.is_divided = is_divided;
-        parent.device.is_divided = mode.ok().filter(|mode| *mode <= 1).map(|mode| mode == 1);
-        let parent = parent.device.clone();
+        if mode.as_ref().err().is_none_or(|why| !why.may_pass()) {
+            parent.is_divided = mode == Ok(1);
+            parent.device.is_divided = mode.as_ref().ok().filter(|mode| **mode <= 1).map(|mode| *mode == 1);
+        }
+        let (parent, is_divided) = (parent.device.clone(), parent.is_divided);
         if !is_divided {
             return;
         }
         let most = get(|count| call!(self.api, nvmlDeviceGetMaxMigDeviceCount(raw, count)));
+        let mut failed = mode.err().or(most.as_ref().err().cloned()).map(|why| (0, why));
         for number in 0..most.unwrap_or(0).min(policy::MAX_INSTANCES) {
             let mut part = std::ptr::null_mut();
-            if call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)).is_ok() {
-                let place = Place { index, instance: Some(number) };
-                self.add_device(part, place, Some((&parent, raw)), None);
+            match call!(self.api, nvmlDeviceGetMigDeviceHandleByIndex(raw, number, &mut part)) {
+                Ok(()) => {
+                    let place = Place { index, instance: Some(number) };
+                    self.add_device(part, place, Some((&parent, raw)), None);
+                }
+                // There is no such instance.
+                Err(Failure(code::NOT_FOUND | code::INVALID_ARGUMENT)) => {}
+                Err(failure) => failed = failed.or(Some((number, failure.into()))),
             }
         }
+        let Some((number, why)) = failed.filter(|(_, why)| why.may_pass()) else { return };
+        let is_part = |handle: &&mut Handle| handle.device.parent.as_ref() == Some(&parent.id);
+        let mut parts = self.devices.iter_mut().filter(is_part).peekable();
+        if parts.peek().is_none() {
+            return self.note_unreadable(Place { index, instance: Some(number) }, why);
+        }
+        // Which of them the driver did not name is not known.
+        parts.for_each(|handle| handle.is_present = true);
     }
 
     /// Asks for the handles of all devices again. `count`: how many the driver has. Known devices that it does not have any more

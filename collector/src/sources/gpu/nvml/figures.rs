@@ -262,16 +262,46 @@ pub(super) fn memory_and_lists(
         return (used_known_ns, false);
     }
     let in_use = used.as_ref().ok().copied();
-    sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
-    let (processes, has_read_lists) = if handle.is_divided {
+    let (mut processes, has_read_lists) = if handle.is_divided {
         (Err(Missing::ReportedByInstances), false)
     } else {
         read_lists(api, lists, handle, kind, in_use, pids)
     };
+    let used = match (used, &mut processes) {
+        (Ok(used), Ok(processes)) => {
+            // A process can have taken memory between the two calls.
+            let has_reserve = &mut handle.sensors.has_reserve;
+            fit(used, processes, || Ok(self::memory(api, handle.raw, has_reserve)?.used))
+        }
+        (used, _) => used,
+    };
+    sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
     sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
     sample.is_lost = sample.processes == Some(Err(Missing::Lost));
     (used_known_ns, has_read_lists)
+}
+
+/// Takes away the memory of processes that have more than is in use on the device: one of the two is wrong. Returns the memory in use,
+/// bytes, which is wrong if it is 0. `again` asks for it once more.
+fn fit(used: u64, processes: &mut [ProcessMemory], again: impl FnOnce() -> Reading<u64>) -> Reading<u64> {
+    let held = processes.iter().filter_map(|process| process.bytes.as_ref().ok()).copied().max().unwrap_or(0);
+    if held <= most_bytes(Some(used)) {
+        return Ok(used);
+    }
+    match used.max(again().unwrap_or(used)) {
+        0 => Err(Missing::NotReported),
+        now => {
+            let is_wrong = |process: &&mut ProcessMemory| {
+                process.bytes.as_ref().is_ok_and(|b| *b > most_bytes(Some(now)))
+            };
+            processes
+                .iter_mut()
+                .filter(is_wrong)
+                .for_each(|process| process.bytes = Err(Missing::NotReported));
+            Ok(used)
+        }
+    }
 }
 
 /// Reads the process lists. Where an instance's own lists are refused, those of its device are read, which name the instance of each
@@ -325,6 +355,7 @@ pub(super) fn read(api: &Api, handle: &mut Handle, sample: &mut DeviceSample, ki
             }
         }
         Kind::Accounting => {
+            handle.accounting.take_if(|known| known.may_change());
             let accounting = handle.accounting.get_or_insert_with(|| Accounting::unchanged(api, handle.raw));
             let most_bytes = most_bytes(handle.device.memory_bytes);
             sample.accounting = Some(accounting.read(api, handle.raw, pids, most_bytes));
@@ -348,7 +379,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
     (sample.busy, sample.busy_lost_us) = (Some(read.busy), read.lost_us);
     sample.busy_every_us = if read.is_sampled { handle.progress.spacing_us().unwrap_or(0) } else { 0 };
     if let (Some(Err(_)), Some(parent)) = (&sample.busy, handle.parent_raw) {
-        let gpm = handle.gpm.get_or_insert_with(|| Gpm::start(api, device, Some(parent)));
+        let gpm = gpm_of(&mut handle.gpm, || Gpm::start(api, device, Some(parent)));
         let Ok(gpm) = gpm else { return };
         match gpm.read(api) {
             Ok(Some(shown)) => (sample.busy, sample.activity) = (Some(shown.busy), Some(Ok(shown.activity))),
@@ -359,6 +390,12 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
             }
         }
     }
+}
+
+/// The performance counters, which are asked for anew after a failure that may pass.
+fn gpm_of(gpm: &mut Option<Reading<Gpm>>, start: impl FnOnce() -> Reading<Gpm>) -> &mut Reading<Gpm> {
+    gpm.take_if(|known| known.as_ref().is_err_and(Missing::may_pass));
+    gpm.get_or_insert_with(start)
 }
 
 /// Reads the performance counters of a whole device into a sample. Those of an instance come with its utilization.
@@ -375,7 +412,7 @@ fn gpm(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
             // NVML told its utilization itself, so its counters were not asked for.
             None => Err(Missing::NotSupported),
         },
-        None => Ok(handle.gpm.get_or_insert_with(|| Gpm::start(api, raw, None))),
+        None => Ok(gpm_of(&mut handle.gpm, || Gpm::start(api, raw, None))),
     };
     sample.activity = match gpm {
         Err(missing) => Some(Err(missing)),
@@ -475,6 +512,7 @@ fn temperature(api: &Api, device: nvmlDevice_t) -> Reading<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::gpu::Work;
 
     // Requirement: GPU-88
     #[test]
@@ -483,6 +521,23 @@ mod tests {
         assert_eq!(used(80 << 30), Ok(80 << 30));
         assert_eq!(used(81 << 30), Ok(81 << 30), "the driver's reserve may not be in the capacity");
         assert_eq!(used(84 << 30), Err(Missing::NotReported));
+    }
+
+    // Requirement: GPU-88
+    #[test]
+    fn process_with_more_memory_than_is_in_use_has_an_unknown_one() {
+        let fitted = |used: u64, held: &[u64], again: Reading<u64>| {
+            let process = |bytes: &u64| ProcessMemory { pid: 7, bytes: Ok(*bytes), work: Work::Compute };
+            let mut processes: Vec<ProcessMemory> = held.iter().map(process).collect();
+            let used = fit(used, &mut processes, || again);
+            (used, processes.into_iter().map(|process| process.bytes.ok()).collect::<Vec<_>>())
+        };
+        let refused = || Err(Missing::NoPermission);
+        assert_eq!(fitted(100, &[60, 103], refused()), (Ok(100), vec![Some(60), Some(103)]));
+        assert_eq!(fitted(100, &[60, 200], Ok(260)), (Ok(100), vec![Some(60), Some(200)]), "it has grown");
+        assert_eq!(fitted(100, &[60, 200], Ok(100)), (Ok(100), vec![Some(60), None]));
+        assert_eq!(fitted(100, &[200], refused()), (Ok(100), vec![None]));
+        assert_eq!(fitted(0, &[60], Ok(0)), (Err(Missing::NotReported), vec![Some(60)]));
     }
 
     // Requirement: GPU-11

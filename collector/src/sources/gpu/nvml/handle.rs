@@ -88,7 +88,9 @@ impl Handle {
         let is_other = (self.raw, self.parent_raw) != (raw, parent_raw);
         let before = self.gpm.take_if(|gpm| is_other && !matches!(gpm, Err(Missing::NoGpm)));
         (self.raw, self.is_present, self.device.index, self.parent_raw) = (raw, true, index, parent_raw);
-        self.lists_of_parent = None;
+        if is_other {
+            (self.lists_of_parent, self.lists) = (None, KnownLists::new(self.lists.capacity_bytes));
+        }
         before
     }
 }

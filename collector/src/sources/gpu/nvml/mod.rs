@@ -122,9 +122,9 @@ impl Nvml {
     }
 
     /// Reads these kinds of figures of a device one after another (a visit), and tells the plan what they cost. Notes in the handle
-    /// whether the device is lost. Then the sample says only that. `pids`: the processes of the run. Returns `None` if the device is
-    /// not known.
-    fn read(&mut self, id: &str, kinds: &[Kind], pids: &[u32]) -> Option<DeviceSample> {
+    /// whether the device is lost. Then the sample says only that. Returns `None` if the device is not known.
+    fn read(&mut self, id: &str, kinds: &[Kind], ask: &Ask<'_>) -> Option<DeviceSample> {
+        let pids = ask.pids;
         if kinds.contains(&Kind::Details) {
             self.describe(id);
         }
@@ -147,6 +147,12 @@ impl Nvml {
                 self.plan.note_and_charge_memory(&key, *kind, began_ns, used_took_ns, all_took_ns);
             } else {
                 figures::read(&self.api, handle, &mut sample, *kind, pids);
+                if ask.is_last
+                    && *kind == Kind::Utilization
+                    && let Some(Ok(busy)) = &mut sample.busy
+                {
+                    busy.extend(handle.progress.rest());
+                }
                 adapt(&mut self.plan, handle, &sample, *kind, pids);
                 let took_ns = clock::monotonic_ns().saturating_sub(from_ns);
                 self.plan.note_and_charge(&key, *kind, began_ns, took_ns);
@@ -292,7 +298,7 @@ impl Backend for Nvml {
         }
         let step = if ask.is_last { self.plan.next_at_end() } else { self.plan.next(ask.at_ns) };
         let (samples, again_ns) = match step {
-            Step::Read(Some(id), kinds) => (self.read(&id, &kinds, ask.pids).into_iter().collect(), 0),
+            Step::Read(Some(id), kinds) => (self.read(&id, &kinds, ask).into_iter().collect(), 0),
             Step::Read(None, _) => (self.read_events(ask.wanted), 0),
             Step::WaitUntil(at_ns) => (Vec::new(), at_ns),
             // What is known of the devices by now is handed over, although it may not be complete.

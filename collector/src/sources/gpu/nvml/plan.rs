@@ -347,7 +347,9 @@ impl Plan {
         let own = self.own_costs.get(&kind).and_then(|own| own.get(id));
         let usual_ns = own.map_or(0, Costs::median_ns);
         let most_ns = usual_ns.saturating_mul(policy::MAX_USUAL_COSTS);
-        self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns));
+        // One of the first readings can have hung.
+        let lasting_ns = own.filter(|own| own.0.len() >= policy::LEAST_COSTS).map_or(0, Costs::median_ns);
+        self.budget.spend(began_ns.saturating_add(took_ns), took_ns.min(most_ns), lasting_ns);
     }
 
     /// Whether a device's memory was never read.

@@ -47,6 +47,8 @@ pub(super) const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 pub(super) const MAX_USUAL_COSTS: u64 = 4;
 /// How many of the latest costs of a kind are kept, for their median.
 pub(super) const COSTS_KEPT: usize = 9;
+/// Fewer costs of a kind do not show that its calls always take so long.
+pub(super) const LEAST_COSTS: usize = 3;
 /// While fewer than half of the [`COSTS_KEPT`] costs of a kind are known, it is read after this many intervals at the latest. Smaller
 /// shares lengthen that in proportion.
 pub(super) const FIRST_INTERVALS: f64 = 4.0;
@@ -83,8 +85,10 @@ pub(super) const SAMPLE_CLOCK_SLACK_US: u64 = 10_000_000;
 /// The driver's clock is at most this far ahead of the machine's, microseconds: a day, as if set by another time zone. Used
 /// until a sample of the run was read.
 pub(super) const CLOCK_SLACK_US: u64 = 86_400_000_000;
-/// A utilisation between 100 percent and this is due to rounding. A larger value is uninitialised memory of the driver.
-pub(super) const MAX_PERCENT: c_uint = 1000;
+/// A utilisation between 100 percent and this is due to rounding. A larger value is none.
+pub(super) const MAX_PERCENT: c_uint = 110;
+/// That of a process can be larger, by drivers that add up. A larger value is uninitialised memory of the driver.
+pub(super) const MAX_PROCESS_PERCENT: c_uint = 1000;
 /// A larger number of a critical error is none: NVIDIA's list ends below 200.
 pub(super) const LARGEST_XID: u64 = 0xffff;
 /// No PCIe link has more lanes.

@@ -328,7 +328,8 @@ pub(super) fn utilization(
     if *has_older != Some(false) {
         given = older_samples(api, device, since_us, capacity);
     }
-    if matches!(given, Err(Failure(code::NOT_SUPPORTED))) && *has_older != Some(true) {
+    let lacks_older = matches!(given, Err(Failure(code::NOT_SUPPORTED | code::FUNCTION_NOT_FOUND)));
+    if lacks_older && *has_older != Some(true) {
         let newer = newer_samples(api, device, since_us, capacity);
         let has_newer = !matches!(newer, Err(Failure(code::NOT_SUPPORTED | code::FUNCTION_NOT_FOUND)));
         // If the device has neither, one call is enough from now on.
@@ -355,7 +356,7 @@ pub(super) fn utilization(
 fn believed(samples: Vec<ProcessSample>, since_us: u64, latest_us: u64) -> Reading<Vec<ProcessSample>> {
     // An entry that was not written has no time. An entry that is not newer than `since_us` was read before.
     let is_new = |(pid, at_us, _): &ProcessSample| *pid != 0 && (since_us + 1..=latest_us).contains(at_us);
-    let is_possible = |(_, _, percent): &ProcessSample| *percent <= policy::MAX_PERCENT;
+    let is_possible = |(_, _, percent): &ProcessSample| *percent <= policy::MAX_PROCESS_PERCENT;
     let are_all =
         |is_wrong: &dyn Fn(&ProcessSample) -> bool| !samples.is_empty() && samples.iter().all(is_wrong);
     if are_all(&|sample| is_new(sample) && !is_possible(sample))

@@ -27,6 +27,8 @@ pub(super) struct Progress {
     spacing: Spacing,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
+    /// The driver's rate since then, as it was read again and again. It counts if no sample comes for that time.
+    held: Vec<Busy>,
     /// How long the driver keeps samples at least, microseconds: the longest time between oldest and newest sample of one reading.
     memory_us: u64,
     /// How far the samples of processes were read: up to the newest of the device by then, or of a process if that is newer.
@@ -54,6 +56,21 @@ impl Progress {
     /// How far apart the driver's samples of the device are while it takes any, microseconds. `None`: not known.
     pub(super) fn spacing_us(&self) -> Option<u64> {
         self.spacing.usual_us().map(|us| us.min(policy::LONGEST_SAMPLE_US))
+    }
+
+    /// Takes the rates that were read in place of samples: of the time that these do not cover yet.
+    fn take_held(&mut self) -> Utilization {
+        let held = std::mem::take(&mut self.held);
+        self.rated_us += sum_us(&held);
+        // In an idle stretch no process ran, either. In a busy one it is not known what each did.
+        let is_idle = |stretch: &&Busy| stretch.percent <= 0.0;
+        self.idle_us += held.iter().filter(is_idle).map(|idle| idle.us).sum::<u64>();
+        Utilization { busy: Ok(held), is_sampled: false, idle_us: 0, lost_us: 0 }
+    }
+
+    /// The rates of the time before the end of the run, if no sample covers that. Nothing is read after it.
+    pub(super) fn rest(&mut self) -> Vec<Busy> {
+        self.take_held().busy.unwrap_or_default()
     }
 
     /// The time since the samples of processes were last read, as far as it is known. Notes that they are read again:
@@ -232,7 +249,7 @@ pub(super) fn busy(
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
-        return rated(progress, uncovered_us, policy::LONGEST_SAMPLE_US, rates);
+        return rated(progress, uncovered_us, rates);
     };
     progress.spacing.add(&samples);
     let oldest_us = samples.first().map(|(at_us, _)| *at_us);
@@ -251,18 +268,9 @@ pub(super) fn busy(
         return Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 };
     }
     if !has_value(&samples) {
-        // Some drivers have the call, but never give a new sample, or give none while nothing runs. After a long gap, their rate
-        // stands in.
-        return if uncovered_us > policy::LONGEST_GAP_US {
-            let read = rated(progress, uncovered_us, u64::MAX, rates);
-            // In an idle stretch no process ran, either. In a busy one it is not known what each did.
-            let is_idle = |stretch: &&Busy| stretch.percent <= 0.0;
-            progress.idle_us += read.busy.iter().flatten().filter(is_idle).map(|idle| idle.us).sum::<u64>();
-            read
-        } else {
-            Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 }
-        };
+        return without_samples(progress, uncovered_us, rates);
     }
+    progress.held.clear();
     let rated_us = std::mem::take(&mut progress.rated_us);
     let (read, sampled_us) = stretches(&samples, &progress.spacing, last, follows_last, rated_us, now_ns);
     progress.sampled_us += sampled_us;
@@ -285,17 +293,48 @@ fn has_value(samples: &[(u64, Option<f64>)]) -> bool {
     samples.iter().any(|(_, percent)| percent.is_some())
 }
 
-/// Takes the driver's present rate for the last `uncovered_us` microseconds, but for `longest_us` of them at most. The time before
-/// those is lost. If the rate can't be read, the result has the reason, and no time counts as lost. Notes in `progress` that a rate
+/// What a reading without a new sample gives. Some drivers have the call, but never give a new sample, or give none while nothing runs.
+/// Others give several at once. So the driver's rate is read meanwhile, and stands in if no sample comes for long. `uncovered_us`: the
+/// time since the newest sample, or since a rate stood in, microseconds.
+fn without_samples(
+    progress: &mut Progress,
+    uncovered_us: u64,
+    rates: impl FnOnce() -> Reading<nvmlUtilization_t>,
+) -> Utilization {
+    let us = uncovered_us.saturating_sub(sum_us(&progress.held));
+    let is_late = progress.spacing.usual_us().is_some_and(|usual_us| us > usual_us.saturating_mul(2));
+    let is_long = uncovered_us > policy::LONGEST_GAP_US || progress.rated_us > 0;
+    let mut refused = None;
+    if us > 0 && (is_late || is_long) {
+        match rates().and_then(|rates| percent(rates.gpu)) {
+            Ok(percent) => progress.held.push(Busy { us, percent }),
+            Err(missing) => refused = Some(missing),
+        }
+    }
+    match refused.filter(|_| progress.held.is_empty()) {
+        Some(missing) if is_long => {
+            Utilization { busy: Err(missing), is_sampled: false, idle_us: 0, lost_us: 0 }
+        }
+        None if is_long => progress.take_held(),
+        _ => Utilization { busy: Ok(Vec::new()), is_sampled: true, idle_us: 0, lost_us: 0 },
+    }
+}
+
+/// The length of all stretches, microseconds.
+fn sum_us(stretches: &[Busy]) -> u64 {
+    stretches.iter().map(|stretch| stretch.us).sum()
+}
+
+/// Takes the driver's present rate for the last `uncovered_us` microseconds, but for as many at most as a sample can stand for. The time
+/// before those is lost. If the rate can't be read, the result has the reason, and no time counts as lost. Notes in `progress` that a rate
 /// covers this time.
 fn rated(
     progress: &mut Progress,
     uncovered_us: u64,
-    longest_us: u64,
     rates: impl FnOnce() -> Reading<nvmlUtilization_t>,
 ) -> Utilization {
     progress.rated_us += uncovered_us;
-    let us = uncovered_us.min(longest_us);
+    let us = uncovered_us.min(policy::LONGEST_SAMPLE_US);
     let busy = rates().and_then(|rates| Ok(vec![Busy { us, percent: percent(rates.gpu)? }]));
     Utilization {
         lost_us: if busy.is_ok() { uncovered_us - us } else { 0 },
@@ -325,11 +364,17 @@ fn stretches(
         _ => policy::LONGEST_SAMPLE_US,
     };
     let mut before = last;
+    // By how much the driver's clock leapt ahead. That of the samples that it has can leap with it: the oldest time is left out.
+    let since_us = before.gap_us(newest_us, 0, now_ns);
+    let longest_us = last.age_us(now_ns).saturating_add(policy::LONGEST_SAMPLE_US);
+    let mut leap_us = if since_us > longest_us { since_us - last.age_us(now_ns) } else { 0 };
     let (mut busy, mut whole_idle_us, mut lost_us, mut sampled_us) = (Vec::new(), 0, 0, 0);
     // The first sample may not follow the last reading. Each later one follows the one before it.
     let (mut counted_us, mut follows_previous) = (rated_us, follows_last);
     for (at_us, percent) in samples.iter().copied() {
-        let whole_gap_us = before.gap_us(at_us, newest_us - at_us, now_ns);
+        let mut whole_gap_us = before.gap_us(at_us, newest_us - at_us, now_ns);
+        let leapt_us = leap_us.min(whole_gap_us);
+        (whole_gap_us, leap_us) = (whole_gap_us - leapt_us, leap_us - leapt_us);
         let gap_us = whole_gap_us.saturating_sub(counted_us);
         counted_us -= whole_gap_us - gap_us;
         let mut covered_us = spacing.covered_us(gap_us);
@@ -469,6 +514,44 @@ mod tests {
         let samples = [(10 * S + 200_000, None), (10 * S + 400_000, None), (10 * S + 600_000, Some(30.0))];
         let (read, _) = stretches(&samples, &Spacing::default(), last, true, 500_000, 100 * S * 1000);
         assert_eq!((read.busy.unwrap()[0].us, read.lost_us), (100_000, 0));
+    }
+
+    // Requirement: GPU-3
+    #[test]
+    fn rates_stand_in_for_samples_that_do_not_come() {
+        let mut progress = Progress::default();
+        progress.spacing.add(&[100_000, 200_000, 300_000, 400_000].map(|at_us| (at_us, None)));
+        // The rate is read at each of these times after the newest sample, and is the tenth of it.
+        let mut read = |uncovered_us: u64| {
+            let percent = u32::try_from(uncovered_us / 100_000).unwrap();
+            let read = without_samples(&mut progress, uncovered_us, || {
+                Ok(nvmlUtilization_t { gpu: percent, memory: 0 })
+            });
+            read.busy.unwrap().iter().map(|busy| (busy.us, busy.percent)).collect::<Vec<_>>()
+        };
+        assert_eq!([read(200_000), read(700_000), read(800_000), read(1_900_000)], [[]; 4], "they may come");
+        let held = [(700_000, 7.0), (1_200_000, 19.0), (300_000, 22.0)];
+        assert_eq!(read(2_200_000), held);
+        assert_eq!(read(100_000), [(100_000, 1.0)], "they do not come");
+        progress.rated_us = 0;
+        let refuse = |progress: &mut Progress, uncovered_us| {
+            without_samples(progress, uncovered_us, || Err(Missing::NoPermission)).busy
+        };
+        assert_eq!(refuse(&mut progress, 500_000), Ok(vec![]));
+        assert_eq!(refuse(&mut progress, 2_500_000), Err(Missing::NoPermission));
+        without_samples(&mut progress, 900_000, || Ok(nvmlUtilization_t { gpu: 0, memory: 0 }));
+        assert_eq!(progress.rest(), [Busy { us: 900_000, percent: 0.0 }]);
+        assert_eq!((progress.rest(), progress.idle_us), (vec![], 900_000));
+    }
+
+    /// A second passes between two readings, and the driver's clock leaps by five.
+    // Requirement: GPU-88
+    #[test]
+    fn leap_of_the_drivers_clock_is_no_time_of_the_run() {
+        let last = Newest { newest_us: 10 * S, at_ns: 1, has_begun: true, has_sample: true };
+        let samples = [(10 * S + 500_000, Some(30.0)), (16 * S, Some(30.0))];
+        let (read, _) = stretches(&samples, &Spacing::default(), last, true, 0, S * 1000);
+        assert_eq!(sum_us(&read.busy.unwrap()), S - 1);
     }
 
     // Requirement: GPU-3

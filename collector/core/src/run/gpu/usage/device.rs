@@ -401,19 +401,26 @@ impl DeviceUsage {
         let DeviceReading { at_ns, sample, .. } = *reading;
         match figure {
             Figure::Energy => {
-                let read_w = self.max(Figure::Power).unwrap_or(GpuPolicy::MOST_W);
+                // A sensor that says 0 says nothing.
+                let read_w =
+                    self.max(Figure::Power).filter(|watts| *watts > 0.0).unwrap_or(GpuPolicy::MOST_W);
                 let any_w = read_w.max(GpuPolicy::MOST_W) * GpuPolicy::POWER_SLACK;
                 let wrong_per_s = any_w.min(read_w * GpuPolicy::MOST_TIMES_READ);
-                CounterKind { most_per_s: read_w, wrong_per_s, may_wrap: false, until_ns: at_ns }
+                CounterKind { most_per_s: read_w, wrong_per_s, lag_s: 1.0, may_wrap: false, until_ns: at_ns }
             }
             Figure::PcieTx | Figure::PcieRx => {
                 let link = sample.link_bytes_per_s.unwrap_or(GpuPolicy::FASTEST_LINK_BYTES_PER_S) as f64;
                 let until_ns = sample.counted_ns.max(at_ns);
-                CounterKind { most_per_s: link, wrong_per_s: link, may_wrap: true, until_ns }
+                let wrong_per_s = link * GpuPolicy::LINK_SLACK;
+                CounterKind { most_per_s: link, wrong_per_s, lag_s: 0.0, may_wrap: true, until_ns }
             }
-            _ => {
-                CounterKind { most_per_s: f64::MAX, wrong_per_s: f64::MAX, may_wrap: false, until_ns: at_ns }
-            }
+            _ => CounterKind {
+                most_per_s: f64::MAX,
+                wrong_per_s: f64::MAX,
+                lag_s: 1.0,
+                may_wrap: false,
+                until_ns: at_ns,
+            },
         }
     }
 
@@ -582,9 +589,9 @@ impl DeviceUsage {
         for entry in list.into_iter().flatten() {
             let process = pids.table.resolve_accounting(entry.pid, entry.started_us);
             let Some(process) = process else { continue };
+            self.run.is_used = true;
             // The entry of a running process is not final; it is read again, unless this was the last reading.
             if entry.is_running {
-                self.run.is_used = true;
                 continue;
             }
             let Some(bytes) = entry.peak_bytes else {
@@ -598,7 +605,6 @@ impl DeviceUsage {
             // bound of their sum.
             let mut alone = Groups::default();
             alone.add(process.is_main, bytes, u64::saturating_add);
-            self.run.is_used = true;
             self.run.has_accounting = true;
             self.run.max = self.run.max.with(alone, u64::max);
             maxima.add_accounted(alone);

@@ -91,6 +91,8 @@ pub(crate) struct CounterKind {
     pub most_per_s: f64,
     /// What counted faster than this was a wrong reading, in its own unit per second.
     pub wrong_per_s: f64,
+    /// It can be updated by this much too late, seconds.
+    pub lag_s: f64,
     /// It has 32 bits, unless a reading is larger.
     pub may_wrap: bool,
     /// When this reading was complete, CLOCK_MONOTONIC nanoseconds: the counter may have counted until then.
@@ -112,8 +114,8 @@ pub struct Counter {
     pub has_counted: bool,
     /// It could have wrapped unseen between two readings, if it has 32 bits.
     is_unsure: bool,
-    /// It counted more between two readings than it can have, if it has 32 bits.
-    is_wrong: bool,
+    /// A reading was wrong, and what was counted meanwhile is not known. Counters that can't wrap leave that out, see [`Self::jumps`].
+    pub is_wrong: bool,
     /// A reading was larger than 32 bits hold, so it does not wrap.
     is_wide: bool,
     /// The last reading. After a step back it stays, until a reading passes it: see [`Self::step_back`].
@@ -142,7 +144,7 @@ impl Counter {
     /// a reading was wrong.
     pub(crate) fn total(&self) -> Option<f64> {
         let since_step_back = self.after_step_back.map_or(0.0, |(_, counted)| counted);
-        let is_known = self.has_counted && !self.may_have_wrapped() && !self.is_wrong();
+        let is_known = self.has_counted && !self.may_have_wrapped() && !self.is_wrong;
         is_known.then_some(self.total + since_step_back)
     }
 
@@ -156,17 +158,13 @@ impl Counter {
         self.is_unsure && !self.is_wide
     }
 
-    /// Whether it counted more between two readings than it can have. A counter that does not wrap leaves that out, see [`Self::jumps`].
-    pub(crate) fn is_wrong(&self) -> bool {
-        self.is_wrong && !self.is_wide
-    }
-
     /// Adds another reading, begun at `at_ns`, CLOCK_MONOTONIC nanoseconds. If it is smaller than the last, there are three cases. A
     /// counter of 32 bits has wrapped. Another one has restarted, if it shows less than half of the last and can have counted so
     /// much since then. Otherwise it is a step back: the last reading was too large, or this one is too small.
     pub(crate) fn add(&mut self, at_ns: u64, value: f64, kind: CounterKind) {
         let since_s = seconds(kind.until_ns.max(at_ns).saturating_sub(self.last_ns));
         let most = kind.most_per_s * since_s;
+        let most_believed = kind.wrong_per_s * (since_s + kind.lag_s) + 1.0;
         self.has_counted = true;
         self.read_ns.1 = at_ns;
         self.is_wide |= value >= WRAP;
@@ -178,20 +176,22 @@ impl Counter {
             // It could have wrapped once more.
             self.is_unsure |= counted + WRAP <= most;
             // It did not wrap, but stepped back or was reset, or a reading was wrong.
-            self.is_wrong |= counted > most + kind.most_per_s + 1.0;
+            self.is_wrong |= counted > most_believed;
             self.total += counted;
         } else if value >= self.last {
-            // More than it can have counted, also where it is updated once a second, comes from a wrong reading: this one or the last.
-            if value - self.last <= kind.wrong_per_s * (since_s + 1.0) + 1.0 {
+            // More than it can have counted comes from a wrong reading: this one or the last.
+            if value - self.last <= most_believed {
                 self.total += value - self.last;
             } else {
                 self.jumps += 1;
+                self.is_wrong |= kind.may_wrap;
             }
         } else if has_restarted {
             self.total += value;
             self.restarts += 1;
         } else {
             self.step_back(value);
+            self.is_wrong |= kind.may_wrap;
             return;
         }
         (self.last, self.last_ns, self.after_step_back) = (value, at_ns, None);
@@ -406,9 +406,10 @@ mod tests {
         assert_eq!((throttle.ns().unwrap()["cap"], throttle.measured_s()), (2 * S, Some(2.0)));
     }
 
-    const PCIE: CounterKind = CounterKind { most_per_s: 1e9, wrong_per_s: 1e9, may_wrap: true, until_ns: 0 };
+    const PCIE: CounterKind =
+        CounterKind { most_per_s: 1e9, wrong_per_s: 1.5e9, lag_s: 0.0, may_wrap: true, until_ns: 0 };
     const ENERGY: CounterKind =
-        CounterKind { most_per_s: 100.0, wrong_per_s: 2e3, may_wrap: false, until_ns: 0 };
+        CounterKind { most_per_s: 100.0, wrong_per_s: 2e3, lag_s: 1.0, may_wrap: false, until_ns: 0 };
 
     /// A counter that gives these readings, a second apart.
     fn counter(kind: CounterKind, readings: &[f64]) -> Counter {
@@ -424,12 +425,20 @@ mod tests {
         assert_eq!(counter(PCIE, &[1.0]).total(), None);
         assert_eq!(counter(PCIE, &[4_294_967_000.0, 704.0]).total(), Some(1000.0));
         // At 5 GB/s it can wrap in a second.
-        let fast = CounterKind { most_per_s: 5e9, wrong_per_s: 5e9, ..PCIE };
+        let fast = CounterKind { most_per_s: 5e9, wrong_per_s: 7.5e9, ..PCIE };
         assert_eq!(counter(fast, &[0.0, 704.0]).total(), None);
         // A reset, and a step back by one: no wrap of a link of 1 GB/s in a second.
         let reset = counter(PCIE, &[1e9, 1e9 + 5.0, 2.0]);
         let back = counter(PCIE, &[100.0, 99.0]);
-        assert!(reset.is_wrong() && back.is_wrong() && (reset.total(), back.total()) == (None, None));
+        assert!(reset.is_wrong && back.is_wrong && (reset.total(), back.total()) == (None, None));
+        // At 3 GB/s, read twice in the time in which it can wrap.
+        let often = CounterKind { most_per_s: 3e9, wrong_per_s: 4.5e9, until_ns: 0, ..PCIE };
+        let mut back = Counter::new(0, 2e8);
+        back.add(S * 7 / 10, 1e8, often);
+        assert_eq!(back.total(), None);
+        // A counter of 64 bits that leaps or steps back is not believed, either.
+        assert_eq!(counter(fast, &[5e9, 6e9, 1e13]).total(), None);
+        assert_eq!(counter(fast, &[5e9, 6e9, 5.9e9]).total(), None);
         // Later it shows more than 32 bits: it can't have wrapped.
         assert_eq!(counter(fast, &[0.0, 704.0, 5e9]).total(), Some(5e9));
     }
