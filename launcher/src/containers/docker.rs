@@ -51,22 +51,28 @@ pub(super) struct DockerProxy {
 }
 
 impl DockerProxy {
-    /// Starts the proxy of the daemon that the environment names. `None`: there is no daemon, so clients are left alone.
+    /// Makes the socket of a proxy of the daemon that the environment names. Clients can connect, and wait until [`Self::serve`] is called.
+    /// `None`: there is no daemon, so clients are left alone.
     ///
     /// # Errors
-    /// If the daemon can't be used, or socket or process can't be made: why.
-    pub(super) fn start(
+    /// If the daemon can't be used, or the socket can't be made: why.
+    pub(super) fn prepare(
         directory: &RunDirectory,
         shim: &Path,
         segment: &Path,
     ) -> Result<Option<Self>, String> {
         let socket = daemon_socket(|name| std::env::var_os(name))?;
-        let start = |socket| Self::start_for(socket, directory, shim, segment);
-        let started = socket.map(start).transpose();
-        started.map_err(|error| format!("its proxy could not be started ({error})"))
+        let prepare = |socket| Self::prepare_for(socket, directory, shim, segment);
+        let prepared = socket.map(prepare).transpose();
+        prepared.map_err(|error| format!("its proxy could not be started ({error})"))
     }
 
-    fn start_for(socket: PathBuf, directory: &RunDirectory, shim: &Path, segment: &Path) -> io::Result<Self> {
+    fn prepare_for(
+        socket: PathBuf,
+        directory: &RunDirectory,
+        shim: &Path,
+        segment: &Path,
+    ) -> io::Result<Self> {
         let path = directory.file(DOCKER_SOCKET);
         symlink(&socket, directory.without_run(DOCKER_SOCKET))?;
         let listener = UnixListener::bind(&path)?;
@@ -77,10 +83,7 @@ impl DockerProxy {
         let (one, other) = UnixStream::pair()?;
         let states = memfd_create("gpu-track-docker", MemfdFlags::CLOEXEC)?;
         let parking = [one.into(), other.into(), states];
-        let mut proxy =
-            Self { listener, life, lock, parking, path, socket, shim, segment, pid: None, starts: 0 };
-        proxy.start_process()?;
-        Ok(proxy)
+        Ok(Self { listener, life, lock, parking, path, socket, shim, segment, pid: None, starts: 0 })
     }
 
     /// The value of DOCKER_HOST.
@@ -94,8 +97,8 @@ impl DockerProxy {
         self.pid == Some(pid)
     }
 
-    /// Starts another process in place of one that has ended. Returns whether it did.
-    pub(super) fn restart(&mut self) -> bool {
+    /// Starts a process that serves, the first or in place of one that has ended. Returns whether it did.
+    pub(super) fn serve(&mut self) -> bool {
         self.pid = None;
         self.starts < MOST_STARTS && self.start_process().is_ok()
     }

@@ -28,7 +28,7 @@ impl Containers {
         let Some((directory, shim)) = session.for_containers() else { return Self::default() };
         let segment = session.segment_path();
         let mut failed = Vec::new();
-        let docker = DockerProxy::start(directory, shim, segment).unwrap_or_else(|why| {
+        let docker = DockerProxy::prepare(directory, shim, segment).unwrap_or_else(|why| {
             failed.push(format!("docker: {why}"));
             None
         });
@@ -56,10 +56,10 @@ impl Containers {
         self.docker.as_ref().is_some_and(|docker| docker.has(pid))
     }
 
-    /// One of those that serve has ended. It is replaced.
-    pub(crate) fn ended(&mut self, directory: Option<&RunDirectory>) {
+    /// Starts those that serve, or replaces one that has ended. The command need not wait for them, so it comes first.
+    pub(crate) fn serve(&mut self, directory: Option<&RunDirectory>) {
         if let Some((docker, directory)) = self.docker.as_mut().zip(directory)
-            && !docker.restart()
+            && !docker.serve()
         {
             directory.stand_back();
         }

@@ -150,13 +150,14 @@ fn start(
             spawn::set(&mut env, name, value);
         }
     }
-    let containers = Containers::prepare(&mut session, &mut env);
+    let mut containers = Containers::prepare(&mut session, &mut env);
     session.subscribe(options);
     // Before the collector starts: its configuration says what came of the command's cgroup.
     let cgroup_procs = session.cgroup_procs();
     let mut collector = session.start_collector().inspect_err(|_| session.clean_up())?;
     match spawn(options, env, state, cgroup_procs.as_ref()) {
         Ok(started) => {
+            containers.serve(session.directory());
             let main = match started.subject {
                 Subject::Command(main) => Some(main),
                 Subject::Input(_) | Subject::Attached { .. } => None,

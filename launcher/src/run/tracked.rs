@@ -247,7 +247,7 @@ impl Account for Tracked {
 
     fn foreign_ended(&mut self, pid: u32, status: i32) {
         if self.containers.has(pid) {
-            self.containers.ended(self.session.directory());
+            self.containers.serve(self.session.directory());
         } else if let Some(nodes) = self.nodes.as_mut().filter(|nodes| nodes.has(pid)) {
             nodes.ended(pid);
         } else {
