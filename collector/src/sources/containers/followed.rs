@@ -14,6 +14,10 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// How long a cgroup is looked for after an event that announces it. Creation to start took up to 0.5 s.
 const SEARCH: Duration = Duration::from_secs(5);
+/// A cgroup is read again after this part of the time for which it is known, so that a missed end costs no more of the figures.
+const READING_PART: u32 = 50;
+/// The shortest and the longest time between two such readings.
+const READING: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// Maximum number of processes whose ends are waited for, where none is known to be the first.
 const MOST_WAITED_FOR: usize = 8;
 /// Maximum number of processes of a cgroup among which the first one is looked for.
@@ -49,6 +53,10 @@ pub(super) enum Place {
         group: CountedGroup,
         /// Processes whose end may be the container's.
         processes: Vec<OwnedFd>,
+        /// Since when it is known.
+        since: Instant,
+        /// When it is to be read again.
+        next_reading: Instant,
     },
 }
 
@@ -233,8 +241,31 @@ impl Followed {
         if processes.is_empty() && most > 0 {
             processes.extend(pid.and_then(pidfd::open));
         }
-        self.place = Place::Found { group, processes };
+        let since = Instant::now();
+        self.place = Place::Found { group, processes, since, next_reading: since + READING[0] };
         self.seen.missing = None;
+        self.read();
+    }
+
+    /// When its cgroup is to be read again. `None`: it is not known.
+    pub(super) fn next_reading(&self) -> Option<Instant> {
+        let Place::Found { next_reading, .. } = &self.place else { return None };
+        Some(*next_reading)
+    }
+
+    /// Reads its cgroup, if that is due. The runtime's own processes, which come before those of the container, can have been the only ones
+    /// and have ended: then those that are there now are waited for. `most`: as for [`Self::found`].
+    pub(super) fn read_if_due(&mut self, root: &ProcRoot, most: usize) {
+        let now = Instant::now();
+        let Place::Found { group, processes, since, next_reading } = &mut self.place else { return };
+        if now < *next_reading {
+            return;
+        }
+        let [shortest, longest] = READING;
+        *next_reading = now + (now.duration_since(*since) / READING_PART).clamp(shortest, longest);
+        if processes.is_empty() && most > 0 {
+            *processes = first_processes(group, root, most);
+        }
         self.read();
     }
 
@@ -267,7 +298,7 @@ impl Followed {
     /// [`Self::found`].
     pub(super) fn process_ended(&mut self, at_ns: u64, root: &ProcRoot, most: usize) {
         let is_read = self.read();
-        let Place::Found { group, processes } = &mut self.place else { return };
+        let Place::Found { group, processes, .. } = &mut self.place else { return };
         processes.retain(|process| !has_ended(process));
         if processes.is_empty() {
             *processes = first_processes(group, root, most);
@@ -437,6 +468,29 @@ mod tests {
         made.remove();
         made.apply(&mut followed, 9, What::Ended(Some(0)));
         assert_eq!((followed.seen.cpu_us, followed.seen.is_lower_bound), (Some(5), true));
+    }
+
+    /// What the runtime runs before the container's own process has ended when it is to be waited for.
+    // Requirement: SEE-133
+    #[test]
+    fn process_that_comes_after_those_of_the_runtime_is_waited_for() {
+        let mut made = Made::new();
+        let mut runtime = Command::new("true").spawn().unwrap();
+        runtime.wait().unwrap();
+        made.counts(5, 10, &format!("{}\n", runtime.id()));
+        let mut followed = made.after(&[What::Created, What::Started]);
+        assert_eq!((followed.locate(&made.root, 1), followed.open_processes()), (Located::At(0), 0));
+        made.counts(7, 10, &made.pid());
+        if let Place::Found { next_reading, .. } = &mut followed.place {
+            *next_reading = Instant::now();
+        }
+        followed.read_if_due(&made.root, 1);
+        assert_eq!((followed.seen.cpu_us, followed.open_processes()), (Some(7), 1));
+        assert!(followed.next_reading().is_some_and(|at| at > Instant::now()));
+        made.counts(9, 10, &made.pid());
+        followed.read_if_due(&made.root, 1);
+        assert_eq!(followed.seen.cpu_us, Some(7), "it is not due");
+        made.end();
     }
 
     // Requirement: SEE-133

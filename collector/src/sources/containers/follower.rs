@@ -23,8 +23,8 @@ use crate::sys::files::open_regular;
 use crate::sys::proc_fs::ProcRoot;
 use crate::sys::safe_path::User;
 
-/// The cgroups are read this often, so that a missed end costs no more than the figures since then.
-const READING: Duration = Duration::from_secs(1);
+/// What no descriptor tells is looked at this often: the files of `--cidfile`, late answers, and a daemon that could not be reached.
+const LOOKING: Duration = Duration::from_secs(1);
 /// A cgroup that is about to be made is looked for this often. A container of `true` lives for 30 ms from there on.
 const SEARCHING: Duration = Duration::from_millis(5);
 /// How long an answer about a container is waited for.
@@ -72,7 +72,7 @@ pub(super) struct Follower {
     questions: Vec<(String, Instant, Reply)>,
     /// Files of `--cidfile` in which no id was found yet.
     cidfiles: Vec<String>,
-    next_reading: Instant,
+    next_look: Instant,
     /// The run is over: no new events are asked for.
     is_finishing: bool,
 }
@@ -96,7 +96,7 @@ impl Follower {
             layout: None,
             questions: Vec::new(),
             cidfiles: Vec::new(),
-            next_reading: Instant::now() + READING,
+            next_look: Instant::now() + LOOKING,
             is_finishing: false,
             start,
         };
@@ -148,8 +148,9 @@ impl Follower {
     fn wait(&self) -> Duration {
         let is_searching =
             self.containers.values().any(|followed| matches!(followed.place, Place::Wanted { .. }));
-        let until_reading = self.next_reading.saturating_duration_since(Instant::now());
-        if is_searching { until_reading.min(SEARCHING) } else { until_reading }
+        let readings = self.containers.values().filter_map(Followed::next_reading);
+        let next = readings.fold(self.next_look, Instant::min).saturating_duration_since(Instant::now());
+        if is_searching { next.min(SEARCHING) } else { next }
     }
 
     /// Waits until something happens, at most for this time, and takes it in.
@@ -173,11 +174,14 @@ impl Follower {
             self.take_answers();
         }
         self.locate();
-        if Instant::now() >= self.next_reading {
-            self.next_reading = Instant::now() + READING;
-            for followed in self.containers.values_mut() {
-                followed.read();
-            }
+        let mut open = self.open_processes();
+        for followed in self.containers.values_mut() {
+            let before = followed.open_processes();
+            followed.read_if_due(&self.start.root, MOST_PROCESSES.saturating_sub(open));
+            open += followed.open_processes().saturating_sub(before);
+        }
+        if Instant::now() >= self.next_look {
+            self.next_look = Instant::now() + LOOKING;
             self.take_cidfiles();
             self.questions.retain(|(_, until, _)| Instant::now() < *until);
             if self.events.is_none() && !self.is_finishing {
