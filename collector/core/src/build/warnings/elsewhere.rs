@@ -67,18 +67,22 @@ fn how_to_track(config: &ReportConfig, programs: &[&str]) -> (String, &'static s
 
 /// Warns of containers that a daemon runs and whose figures are not known.
 pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
-    let mut reasons: Vec<_> =
-        report.coverage.elsewhere.iter().filter_map(|entry| entry.reason.as_deref()).collect();
+    let of_containers =
+        report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Container);
+    let mut reasons: Vec<_> = of_containers.filter_map(|entry| entry.reason.as_deref()).collect();
     reasons.sort_unstable();
     reasons.dedup();
-    let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
     started(report, ElsewhereKind::Container, "containers of", |programs| {
-        let has_name = reasons != [OF_NO_NAME];
+        // Who may not use the socket can't ask by it, either.
+        let is_denied = reasons.iter().any(|reason| reason.contains("Permission denied"));
+        let has_name = reasons != [OF_NO_NAME] && !is_denied;
         let program = programs.iter().find(|program| has_name && ["docker", "nerdctl"].contains(*program));
         let inspect = program.map_or(String::new(), |program| {
             format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
         });
-        format!("see them by {inspect}gpu-track-run inside. A daemon runs them{why}")
+        // The summary shows the first sentence.
+        let why = reasons.iter().map(|reason| format!("{reason}; ")).collect::<String>();
+        format!("{why}see them by {inspect}gpu-track-run inside. A daemon runs them")
     })
 }
 
