@@ -100,11 +100,7 @@ pub(super) type CsvColumn<T> = (&'static str, fn(&T) -> String);
 
 /// Formats a table as CSV: the names of the columns in the first line, then a line for each row.
 pub(super) fn csv_table<T>(columns: &[CsvColumn<T>], rows: &[T]) -> String {
-    let line = |cells: Vec<String>| {
-        cells.join(",")
-            + "
-"
-    };
+    let line = |cells: Vec<String>| cells.join(",") + "\n";
     let head = line(columns.iter().map(|(name, _)| (*name).to_owned()).collect());
     let row = |row: &T| line(columns.iter().map(|(_, cell)| cell(row)).collect());
     std::iter::once(head).chain(rows.iter().map(row)).collect()

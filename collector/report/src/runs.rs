@@ -9,7 +9,7 @@ use crate::figures::{UNKNOWN, bytes, float, readable, short};
 use crate::model::report::Report;
 use crate::model::sorting::Sorting;
 use crate::model::timestamp;
-use crate::quote::{self, csv_cell, csv_plain};
+use crate::quote::{self, CsvColumn, csv_cell, csv_plain, csv_table, csv_text};
 use crate::sections::{brief_end, slurm_options};
 use crate::text::table::aligned;
 use gpu_track_core::named;
@@ -220,21 +220,26 @@ impl Amount {
     }
 }
 
+/// The columns of runs in CSV.
+const COLUMNS: [CsvColumn<RunRow>; 13] = [
+    ("report", |run| csv_cell(&run.file)),
+    ("command", |run| csv_cell(&quote::words(&run.command))),
+    ("started_at", |run| timestamp::rfc3339(run.started_at)),
+    ("end", |run| csv_cell(&run.end)),
+    ("wall_s", |run| csv_plain(run.wall_s.used)),
+    ("wall_s_given", |run| csv_plain(run.wall_s.given)),
+    ("cores", |run| csv_plain(run.cores.used)),
+    ("cores_given", |run| csv_plain(run.cores.given)),
+    ("ram_bytes", |run| csv_plain(run.ram_bytes.used)),
+    ("ram_bytes_given", |run| csv_plain(run.ram_bytes.given)),
+    ("gpu_ram_bytes", |run| csv_plain(run.gpu_ram_bytes.used)),
+    ("gpu_ram_bytes_given", |run| csv_plain(run.gpu_ram_bytes.given)),
+    ("hint", |run| csv_text(run.hint.as_deref())),
+];
+
 /// Formats runs as CSV, with the names in the first line. What is not known is empty.
 pub fn csv(runs: &[RunRow]) -> String {
-    let amounts =
-        ["wall_s", "cores", "ram_bytes", "gpu_ram_bytes"].map(|name| format!("{name},{name}_given"));
-    let head = format!("report,command,started_at,end,{},hint\n", amounts.join(","));
-    let row = |run: &RunRow| {
-        let amounts = [run.wall_s, run.cores, run.ram_bytes, run.gpu_ram_bytes];
-        let amounts = amounts.map(|amount| format!("{},{}", csv_plain(amount.used), csv_plain(amount.given)));
-        let [file, command, end] =
-            [&run.file, &quote::words(&run.command), &run.end].map(|text| csv_cell(text));
-        let hint = csv_cell(run.hint.as_deref().unwrap_or_default());
-        let started_at = timestamp::rfc3339(run.started_at);
-        format!("{file},{command},{started_at},{end},{},{hint}\n", amounts.join(","))
-    };
-    [head].into_iter().chain(runs.iter().map(row)).collect()
+    csv_table(&COLUMNS, runs)
 }
 
 /// Formats runs as JSON, an array of objects.
