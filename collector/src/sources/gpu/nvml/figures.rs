@@ -255,7 +255,7 @@ pub(super) fn memory_and_lists(
         (handle.device.memory_bytes, handle.device.reserved_bytes) = (Some(total), reserved);
     }
     handle.lists.capacity_bytes = handle.device.memory_bytes;
-    let used = memory.and_then(Memory::believed_used);
+    let mut used = memory.and_then(Memory::believed_used);
     let used_known_ns = clock::monotonic_ns();
     if used == Err(Missing::Lost) {
         sample.is_lost = true;
@@ -267,14 +267,15 @@ pub(super) fn memory_and_lists(
     } else {
         read_lists(api, lists, handle, kind, in_use, pids)
     };
-    let used = match (used, &mut processes) {
-        (Ok(used), Ok(processes)) => {
-            // A process can have taken memory between the two calls.
-            let has_reserve = &mut handle.sensors.has_reserve;
-            fit(used, processes, || Ok(self::memory(api, handle.raw, has_reserve)?.used))
-        }
-        (used, _) => used,
-    };
+    if let (Some(before), Ok(listed)) = (in_use, &processes)
+        && most_held(listed) > most_bytes(in_use)
+    {
+        // A process can have taken memory since then, and a list that was not read now can be old.
+        let now = self::memory(api, handle.raw, &mut handle.sensors.has_reserve)
+            .map_or(before, |memory| memory.used);
+        (processes, _) = read_lists(api, lists, handle, Kind::AllLists, in_use, pids);
+        used = fit(before.max(now), processes.as_deref_mut().unwrap_or_default());
+    }
     sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
     sample.processes = Some(processes);
     sample.listed_ns = clock::monotonic_ns();
@@ -282,26 +283,24 @@ pub(super) fn memory_and_lists(
     (used_known_ns, has_read_lists)
 }
 
+/// The largest memory of one of these processes, bytes.
+fn most_held(processes: &[ProcessMemory]) -> u64 {
+    processes.iter().filter_map(|process| process.bytes.as_ref().ok()).copied().max().unwrap_or(0)
+}
+
 /// Takes away the memory of processes that have more than is in use on the device: one of the two is wrong. Returns the memory in use,
-/// bytes, which is wrong if it is 0. `again` asks for it once more.
-fn fit(used: u64, processes: &mut [ProcessMemory], again: impl FnOnce() -> Reading<u64>) -> Reading<u64> {
-    let held = processes.iter().filter_map(|process| process.bytes.as_ref().ok()).copied().max().unwrap_or(0);
-    if held <= most_bytes(Some(used)) {
-        return Ok(used);
+/// bytes, which is wrong if it is 0.
+fn fit(used: u64, processes: &mut [ProcessMemory]) -> Reading<u64> {
+    let most_bytes = most_bytes(Some(used));
+    if used == 0 && most_held(processes) > 0 {
+        return Err(Missing::NotReported);
     }
-    match used.max(again().unwrap_or(used)) {
-        0 => Err(Missing::NotReported),
-        now => {
-            let is_wrong = |process: &&mut ProcessMemory| {
-                process.bytes.as_ref().is_ok_and(|b| *b > most_bytes(Some(now)))
-            };
-            processes
-                .iter_mut()
-                .filter(is_wrong)
-                .for_each(|process| process.bytes = Err(Missing::NotReported));
-            Ok(used)
+    for process in processes {
+        if process.bytes.as_ref().is_ok_and(|bytes| *bytes > most_bytes) {
+            process.bytes = Err(Missing::NotReported);
         }
     }
+    Ok(used)
 }
 
 /// Reads the process lists. Where an instance's own lists are refused, those of its device are read, which name the instance of each
@@ -526,18 +525,16 @@ mod tests {
     // Requirement: GPU-88
     #[test]
     fn process_with_more_memory_than_is_in_use_has_an_unknown_one() {
-        let fitted = |used: u64, held: &[u64], again: Reading<u64>| {
+        let fitted = |used: u64, held: &[u64]| {
             let process = |bytes: &u64| ProcessMemory { pid: 7, bytes: Ok(*bytes), work: Work::Compute };
             let mut processes: Vec<ProcessMemory> = held.iter().map(process).collect();
-            let used = fit(used, &mut processes, || again);
+            let used = fit(used, &mut processes);
             (used, processes.into_iter().map(|process| process.bytes.ok()).collect::<Vec<_>>())
         };
-        let refused = || Err(Missing::NoPermission);
-        assert_eq!(fitted(100, &[60, 103], refused()), (Ok(100), vec![Some(60), Some(103)]));
-        assert_eq!(fitted(100, &[60, 200], Ok(260)), (Ok(100), vec![Some(60), Some(200)]), "it has grown");
-        assert_eq!(fitted(100, &[60, 200], Ok(100)), (Ok(100), vec![Some(60), None]));
-        assert_eq!(fitted(100, &[200], refused()), (Ok(100), vec![None]));
-        assert_eq!(fitted(0, &[60], Ok(0)), (Err(Missing::NotReported), vec![Some(60)]));
+        assert_eq!(fitted(100, &[60, 103]), (Ok(100), vec![Some(60), Some(103)]));
+        assert_eq!(fitted(100, &[60, 200]), (Ok(100), vec![Some(60), None]));
+        assert_eq!(fitted(0, &[60]), (Err(Missing::NotReported), vec![Some(60)]));
+        assert_eq!(fitted(0, &[0]), (Ok(0), vec![Some(0)]));
     }
 
     // Requirement: GPU-11
