@@ -239,8 +239,8 @@ fn jobs_of_snakemake_are_tasks() {
     files.assert_tasks(report, 3);
 }
 
-/// Nextflow's `.command.run` exports the work directory and runs the script of the task.
-// Requirement: TASK-1, TASK-12
+/// Nextflow's `.command.run` exports the work directory, stages the input, and runs the script of the task between two `tee`.
+// Requirement: TASK-1, TASK-5, TASK-12
 #[test]
 fn rendered_scripts_of_nextflow_are_tasks_with_their_names() {
     let directory = tempfile::tempdir().unwrap();
@@ -254,7 +254,8 @@ fn rendered_scripts_of_nextflow_are_tasks_with_their_names() {
     for (path, name) in tasks {
         let work = directory.path().join(path);
         fs::create_dir_all(&work).unwrap();
-        fs::write(work.join(".command.sh"), "#!/bin/bash -ue\ntrue\necho done > out\n").unwrap();
+        let end = if name == "hello (2)" { "exit 9" } else { "echo done > out" };
+        fs::write(work.join(".command.sh"), format!("#!/bin/bash -ue\ntrue\n{end}\n")).unwrap();
         fs::write(work.join(".command.run"), COMMAND_RUN.replace("hello (1)", name)).unwrap();
         calls += &format!("(cd {} && bash .command.run)\n", work.display());
     }
@@ -270,17 +271,21 @@ fn rendered_scripts_of_nextflow_are_tasks_with_their_names() {
         .run();
     let report = run.assert_clean(0);
     for name in ["hello (1)", "hello (2)", "0b/0123456789abcdef0123456789abcd"] {
-        assert_eq!(task(report, "nextflow", name)["starts"], 1);
+        let task = task(report, "nextflow", name);
+        let exit = if name == "hello (2)" { 9 } else { 0 };
+        assert_eq!((&task["starts"], &task["exit"]["code"]), (&1.into(), &exit.into()), "{task:#?}");
+        assert_eq!(task["processes"], 4, "ln, two tee, and the script");
     }
     assert_eq!(report.array("tasks").len(), 4);
     assert_sums(report);
     files.assert_tasks(report, 3);
 }
 
-/// What Nextflow 24 renders for the local executor, without staging and traps.
+/// What Nextflow 24 renders for the local executor, without traps.
 const COMMAND_RUN: &str = "#!/bin/bash\n### ---\n### name: 'hello (1)'\n### ---\nset -e\nset -u\n\
     nxf_launch() {\n    /bin/bash -ue .command.sh\n}\n\
-    nxf_main() {\n    NXF_SCRATCH=''\n    export NXF_TASK_WORKDIR=\"$PWD\"\n    (set -e; nxf_launch) &\n    \
+    nxf_main() {\n    NXF_SCRATCH=''\n    export NXF_TASK_WORKDIR=\"$PWD\"\n    ln -s /etc/hostname in.txt\n    set +e\n    \
+    (set -o pipefail; (nxf_launch | tee .command.out) 3>&1 1>&2 2>&3 | tee .command.err) &\n    \
     pid=$!\n    wait $pid\n}\nnxf_main\n";
 
 // Requirement: TASK-7

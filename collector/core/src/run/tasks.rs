@@ -7,6 +7,7 @@
 //! for a part of the time between two samples counts for exactly that time. A page that older processes outside the task map, such
 //! as one of the C library, counts with those. So the sum is a lower bound, and the RSS of one process is another.
 
+use gpu_track_abi::task::TaskKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,10 @@ use super::task_summary::TaskSummary;
 use super::task_totals::TaskTotals;
 use super::tree::task_table::TaskTable;
 use super::tree::{LiveInterval, ProcessId, ProcessSummary, TaskId, Tree};
+
+/// The script of a task of Nextflow. The shell around it exports the task's mark to all that it runs: to `rm` and `ln`, which stage the
+/// input, to `tee`, and to this one, whose end is the task's.
+const SCRIPT_OF_NEXTFLOW: &str = ".command.sh";
 
 /// What the processes of the tasks used.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -160,8 +165,16 @@ impl Tasks {
             totals.begins_ns = Some(totals.begins_ns.unwrap_or(u64::MAX).min(process.start_ns));
         }
         // The process began the tasks from its own outwards, up to the one that it was made in.
-        for (begun, _) in table.with_those_around(task).take_while(|(around, _)| *around != born_in) {
-            self.totals_of(begun).add_start(process);
+        let (mut has_begun, mut runs_script) = (true, process.name.command.ends_with(SCRIPT_OF_NEXTFLOW));
+        for (around, entry) in table.with_those_around(task) {
+            has_begun &= around != born_in;
+            let is_try = match entry.kind {
+                TaskKind::Nextflow => std::mem::take(&mut runs_script),
+                _ => has_begun,
+            };
+            if is_try {
+                self.totals_of(around).add_start(process);
+            }
         }
     }
 
@@ -208,7 +221,7 @@ impl Tasks {
 
 #[cfg(test)]
 mod tests {
-    use gpu_track_abi::task::{TaskKeys, TaskKind};
+    use gpu_track_abi::task::TaskKeys;
 
     use super::*;
     use crate::model::ids::Key;
@@ -267,6 +280,29 @@ mod tests {
         let of_job = tasks.get(job).unwrap();
         assert!(of_job.is_cpu_known && !of_job.is_io_known);
         assert!(tasks.get(TaskId::WORKFLOW).is_none_or(|rest| rest.processes == 0));
+    }
+
+    // Requirement: TASK-5
+    #[test]
+    fn try_of_nextflow_is_its_script_and_not_what_else_has_the_mark() {
+        let mut tree = Tree::new(RunContext::of_test(1, 1, 0));
+        let outer = tree.tasks.enter(TaskId::WORKFLOW, &mark(TaskKind::Nextflow, 1), 1);
+        let task = tree.tasks.enter(outer, &mark(TaskKind::Nextflow, 2), 1);
+        let mut tasks = Tasks::default();
+        let mut add = |command: &str, born_in, end_s, exit| {
+            let mut process = ended(20, task, born_in, end_s, exit);
+            process.name.command = command.into();
+            tasks.add_finalized(&tree.tasks, &process, None);
+        };
+        add("rm", outer, 2, OK);
+        // With a trace, `.command.run` has the mark, too, and runs the script.
+        add("bash .command.run", outer, 5, KILLED);
+        add("bash .command.sh", task, 4, KILLED);
+        add("tee", outer, 6, OK);
+        let totals = tasks.get(task).unwrap();
+        assert_eq!((totals.processes, totals.starts, totals.failed), (4, 1, 1));
+        assert_eq!(totals.last.as_ref().unwrap().exit, KILLED);
+        assert_eq!(tasks.get(outer).unwrap().starts, 0, "the script is that of the task within it");
     }
 
     // Requirement: TASK-60

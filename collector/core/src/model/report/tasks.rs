@@ -35,7 +35,8 @@ pub struct TaskUsage {
     pub wall_s: Option<f64>,
     /// Its processes.
     pub processes: u64,
-    /// Processes that began it: above 1, it was tried again. With `pytest` and `env`, each child begins it. `None`: it is no task.
+    /// Its tries: processes that began it, or scripts of `nextflow`. Above 1, it was tried again. With `pytest` and `env`, each child
+    /// begins it. `None`: it is no task.
     pub starts: Option<u64>,
     /// How many of those failed; `None`: they are no tries (`pytest`, `env`), or of several kinds.
     pub failed_starts: Option<u64>,
@@ -52,7 +53,7 @@ pub struct TaskUsage {
     pub gpu_ram_bytes: Option<u64>,
     /// Its I/O of storage.
     pub io: TaskIo,
-    /// How the process ended that began it, the last one of several; unknown for `pytest` and `env`.
+    /// How its last try ended; unknown for `pytest` and `env`.
     #[serde(default)]
     pub exit: Exit,
     /// Why it failed; `None`: it succeeded, or nothing tells.
