@@ -1,7 +1,7 @@
 //! The rules of Snakemake's jobs: after each job, Snakemake writes its rule and its shell command to `.snakemake/metadata`, a file for
 //! each output. The command is the one that bash got, without the strict mode before it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, ReadDir};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -44,7 +44,7 @@ pub(crate) fn rules(directory: &Path, since_ns: u64, jobs: HashSet<u32>) -> Name
 
 /// Reads the rules of these jobs from the files.
 fn read_rules(files: Files, jobs: &HashSet<u32>) -> Names {
-    let mut found = HashMap::new();
+    let mut found: HashMap<u32, BTreeSet<String>> = HashMap::new();
     for path in files {
         let Ok(text) = given_file::read_text(&path, MOST_BYTES) else { continue };
         let Ok(Job { rule: Some(rule), shellcmd: Some(command) }) = serde_json::from_str(&text) else {
@@ -52,10 +52,15 @@ fn read_rules(files: Files, jobs: &HashSet<u32>) -> Names {
         };
         let hash = hash(&command);
         if jobs.contains(&hash) {
-            found.insert(hash, beginning(&rule, MOST_OF_RULE).to_owned());
+            found.entry(hash).or_default().insert(rule);
         }
     }
-    found.into_iter().collect()
+    // A command can be that of several rules. Which of them a job was, nothing tells.
+    let joined = |rules: BTreeSet<String>| rules.into_iter().collect::<Vec<_>>().join(" or ");
+    found
+        .into_iter()
+        .map(|(hash, rules)| (hash, beginning(&joined(rules), MOST_OF_RULE).to_owned()))
+        .collect()
 }
 
 /// The hash of the mark of a job with this shell command.
@@ -142,6 +147,10 @@ mod tests {
         let long = format!(r#"{{"rule": "{}\u00e4", "shellcmd": "sort x > y"}}"#, "r".repeat(63));
         fs::write(metadata.join("a"), long).unwrap();
         assert_eq!(rules(directory.path(), 0, jobs()), [(job, "r".repeat(63))]);
+        let same = r#"{"rule": "arrange", "shellcmd": "sort x > y"}"#;
+        fs::write(metadata.join("a"), same.replace("arrange", "sort")).unwrap();
+        fs::write(metadata.join("e"), same).unwrap();
+        assert_eq!(rules(directory.path(), 0, jobs()), [(job, "arrange or sort".to_owned())]);
         let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(60);
         assert_eq!(rules(directory.path(), later.as_nanos() as u64, jobs()), []);
         assert_eq!(rules(Path::new("/nowhere"), 0, jobs()), []);

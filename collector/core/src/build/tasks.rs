@@ -244,7 +244,7 @@ mod tests {
     /// A run of these tasks. `too_many_us`: what those used that the run did not tell apart.
     fn run_of(tasks: &[Made], too_many_us: u64) -> (RunState, u64) {
         let (mut run, at_ns) = random_runs(1).next().unwrap();
-        let entry = |(kind, parent, _): &Made| json!({"kind": kind, "name": "x", "parent": parent, "hashes": [0, 0, 0, 0, 0, 0, 0], "depth": 0, "has_nested": false, "start_ns": 0});
+        let entry = |(kind, parent, _): &Made| json!({"kind": kind, "name": "x", "parent": parent, "hashes": [0, 0, 0, 0, 0, 0, 0], "depth": 0, "has_nested": false, "start_ns": 0, "begun_by": 0, "has_failed": false});
         let entries: Vec<Value> = tasks.iter().map(entry).collect();
         let table = json!({"entries": entries, "ids": {}, "has_others": too_many_us > 0});
         run.tree.tasks = serde_json::from_value(table).unwrap();

@@ -112,8 +112,7 @@ impl TaskTotals {
     /// Notes a process, which was finalized, as one that began the task.
     pub(super) fn add_start(&mut self, process: &ProcessSummary) {
         self.starts += 1;
-        let Exit { code, signal } = process.exit;
-        self.failed += u64::from(signal.is_some() || code.is_some_and(|code| code != 0));
+        self.failed += u64::from(process.exit.is_failure());
         if self.last.as_ref().is_none_or(|last| last.end_ns <= process.end_ns()) {
             self.last = Some(EndOfTask::of(process));
         }

@@ -243,8 +243,8 @@ mod tests {
     /// A tree with a job of parallel, and a compile unit in it.
     fn tree() -> (Tree, TaskId, TaskId) {
         let mut tree = Tree::new(RunContext::of_test(1, 1, 0));
-        let job = tree.tasks.enter(TaskId::WORKFLOW, &mark(TaskKind::Parallel, 1), 1);
-        let unit = tree.tasks.enter(job, &mark(TaskKind::Compile, 1), 1);
+        let job = tree.tasks.enter_new(TaskId::WORKFLOW, &mark(TaskKind::Parallel, 1), 1);
+        let unit = tree.tasks.enter_new(job, &mark(TaskKind::Compile, 1), 1);
         (tree, job, unit)
     }
 
@@ -286,8 +286,8 @@ mod tests {
     #[test]
     fn try_of_nextflow_is_its_script_and_not_what_else_has_the_mark() {
         let mut tree = Tree::new(RunContext::of_test(1, 1, 0));
-        let outer = tree.tasks.enter(TaskId::WORKFLOW, &mark(TaskKind::Nextflow, 1), 1);
-        let task = tree.tasks.enter(outer, &mark(TaskKind::Nextflow, 2), 1);
+        let outer = tree.tasks.enter_new(TaskId::WORKFLOW, &mark(TaskKind::Nextflow, 1), 1);
+        let task = tree.tasks.enter_new(outer, &mark(TaskKind::Nextflow, 2), 1);
         let mut tasks = Tasks::default();
         let mut add = |command: &str, born_in, end_s, exit| {
             let mut process = ended(20, task, born_in, end_s, exit);
@@ -354,7 +354,7 @@ mod tests {
         // A resumed collector takes what its state has not taken, and no task that had no process.
         let mut resumed: Tasks = postcard::from_bytes(&postcard::to_stdvec(&tasks).unwrap()).unwrap();
         assert_eq!(taken(&mut resumed, &tree), []);
-        let unused = tree.tasks.enter(TaskId::WORKFLOW, &mark(TaskKind::Parallel, 9), 1);
+        let unused = tree.tasks.enter_new(TaskId::WORKFLOW, &mark(TaskKind::Parallel, 9), 1);
         resumed.totals_of(unused).raise_ram(5);
         assert_eq!(taken(&mut resumed, &tree), []);
     }

@@ -149,8 +149,7 @@ fn limited_address_space(inputs: &Inputs, report: &Report) -> Option<String> {
         Some(Cause::Signal(end)) => matches!(end.signal, libc::SIGABRT | libc::SIGSEGV),
         Some(_) => false,
     };
-    let has_failed =
-        report.ending.exit.signal.is_some() || report.ending.exit.code.is_some_and(|code| code != 0);
+    let has_failed = report.ending.exit.is_failure();
     // The process that came nearest to its limit.
     let process = inputs.run.failures.near_address_space.as_ref()?;
     let used = process.address_space_used();

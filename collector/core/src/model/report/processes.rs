@@ -39,6 +39,13 @@ pub struct Exit {
     pub signal: Option<i32>,
 }
 
+impl Exit {
+    /// Whether a signal ended it, or its exit code is not 0.
+    pub(crate) fn is_failure(self) -> bool {
+        self.signal.is_some() || self.code.is_some_and(|code| code != 0)
+    }
+}
+
 /// A process that was alive at the end of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -83,7 +83,7 @@ pub(crate) struct Evidence<'a> {
 
 /// Concludes what ended the command. `None`: it succeeded, has not ended, or failed by itself as far as is known.
 pub(crate) fn cause(evidence: &Evidence) -> Option<Cause> {
-    let has_failed = evidence.exit.signal.is_some() || evidence.exit.code.is_some_and(|code| code != 0);
+    let has_failed = evidence.exit.is_failure();
     if !has_failed {
         return None;
     }

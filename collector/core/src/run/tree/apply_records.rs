@@ -9,7 +9,7 @@ use super::namespaces::{MatchEvidence, MatchQuery};
 use super::process::{Image, Name, Process};
 use super::program::unshared_after_fork;
 use super::records::{ExitRecord, ReapRecord, bytes};
-use super::{Key, Layer, LiveInterval, Parent, ProcessId, Tree};
+use super::{Key, Layer, LiveInterval, Parent, ProcessId, TaskId, Tree};
 use crate::model::command::command_of_record;
 use crate::run::elsewhere::recorded_arguments;
 
@@ -49,11 +49,13 @@ impl Tree {
                 // START names the parent by its pid in the writer's pid namespace. A parent outside of that has the pid 0 there.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
                 let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
+                let from = self.processes.get(&id).map_or(TaskId::WORKFLOW, |process| process.ids.task);
+                let has_failed = |id| Some(self.processes.get(&id)?.exit_status().is_failure());
+                let entered = self.tasks.enter((id, from), task, writer.at_ns, has_failed);
                 if let Some(process) = self.processes.get_mut(&id) {
                     if rank.is_of_several() {
                         process.ids.rank = Some(rank);
                     }
-                    let entered = self.tasks.enter(process.ids.task, task, writer.at_ns);
                     if entered != process.ids.task {
                         process.ids.task = entered;
                         process.ids.ran_before_task = process.program.follows_another;

@@ -247,6 +247,7 @@ impl Tree {
 
     /// Remembers a finalized process: its children may still name it, and its REAPED record may still come.
     fn remember(&mut self, process: &Process, now_ns: u64) {
+        self.tasks.note_end(process.ids.task, process.ids.id, process.exit_status().is_failure());
         let finalized = Finalized {
             key: process.ids.key,
             id: process.ids.id,

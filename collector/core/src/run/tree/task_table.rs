@@ -2,7 +2,8 @@
 //!
 //! A START record has the marks of its process: a hash for each kind ([`gpu_track_abi::task`]). A mark that the process's task lacks
 //! begins a task within that task. So a task is the topmost process with its mark, and all below it that have no other new mark.
-//! Equal marks within one task are one task, however often a process begins it: a job that is tried again counts as one.
+//! Equal marks within one task are one task, however often a process begins it: a job that is tried again counts as one. But a command
+//! of Snakemake can be that of several jobs, and a file can be compiled several times: see [`TaskEntry::is_tried_again`].
 //!
 //! A process stays in its task when it execs. A process without a START record is in its parent's task.
 
@@ -12,7 +13,7 @@ use gpu_track_abi::task::{KINDS, TaskKeys, TaskKind};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::model::ids::TaskId;
+use crate::model::ids::{ProcessId, TaskId};
 
 /// Maximum number of tasks of a run. Further ones are one, [`TaskId::OTHERS`].
 const MAX_TASKS: usize = 10_000;
@@ -36,6 +37,10 @@ pub(crate) struct TaskEntry {
     pub(crate) has_nested: bool,
     /// When the first process entered it, CLOCK_MONOTONIC nanoseconds.
     pub(crate) start_ns: u64,
+    /// The process that began it last.
+    begun_by: ProcessId,
+    /// That one was finalized, and has failed.
+    has_failed: bool,
 }
 
 impl TaskEntry {
@@ -43,6 +48,26 @@ impl TaskEntry {
     fn hash(&self, kind: TaskKind) -> u32 {
         self.hashes.get(kind as usize).copied().unwrap_or(0)
     }
+
+    /// Whether a process with this mark is a further try of the task, and does not begin another one. `has_failed`: how a process ended
+    /// that was not finalized.
+    fn is_tried_again(&self, has_failed: impl Fn(ProcessId) -> Option<bool>) -> bool {
+        match self.kind {
+            TaskKind::Snakemake => has_failed(self.begun_by).unwrap_or(self.has_failed),
+            TaskKind::Compile => false,
+            _ => true,
+        }
+    }
+}
+
+/// That a process begins a task.
+#[derive(Clone, Copy)]
+struct Begin {
+    kind: TaskKind,
+    hash: u32,
+    by: ProcessId,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    at_ns: u64,
 }
 
 /// The tasks of a run.
@@ -50,7 +75,7 @@ impl TaskEntry {
 pub(crate) struct TaskTable {
     /// In the order in which they began: see [`Self::index`].
     entries: Vec<TaskEntry>,
-    /// By the task around it, kind and hash.
+    /// By the task around it, kind and hash; the last one of several.
     ids: FxHashMap<(TaskId, TaskKind, u32), TaskId>,
     /// There were more than [`MAX_TASKS`].
     has_others: bool,
@@ -65,6 +90,10 @@ impl TaskTable {
     /// A task. `None`: it is [`TaskId::WORKFLOW`] or [`TaskId::OTHERS`].
     pub(crate) fn get(&self, id: TaskId) -> Option<&TaskEntry> {
         self.entries.get(Self::index(id)?)
+    }
+
+    fn get_mut(&mut self, id: TaskId) -> Option<&mut TaskEntry> {
+        self.entries.get_mut(Self::index(id)?)
     }
 
     /// All tasks, in the order in which they began.
@@ -105,12 +134,27 @@ impl TaskTable {
         named
     }
 
-    /// The task of a process of the task `from` that loads an image with these marks at this time, CLOCK_MONOTONIC nanoseconds.
-    pub(in crate::run) fn enter(&mut self, from: TaskId, keys: &TaskKeys, at_ns: u64) -> TaskId {
+    /// The task of a process `by` of the task `from` that loads an image with these marks at this time, CLOCK_MONOTONIC nanoseconds.
+    /// `has_failed`: whether a process has ended and failed; `None`: it was finalized.
+    pub(in crate::run) fn enter(
+        &mut self,
+        (by, from): (ProcessId, TaskId),
+        keys: &TaskKeys,
+        at_ns: u64,
+        has_failed: impl Fn(ProcessId) -> Option<bool>,
+    ) -> TaskId {
         keys.iter().fold(from, |task, (kind, hash, name)| {
             let name = || Arc::from(String::from_utf8_lossy(name));
-            self.enter_one(task, (kind, hash), at_ns, name)
+            let begin = Begin { kind, hash, by, at_ns };
+            self.enter_one(task, begin, |known| known.is_tried_again(&has_failed), name)
         })
+    }
+
+    /// Notes that a process of this task was finalized.
+    pub(super) fn note_end(&mut self, task: TaskId, process: ProcessId, has_failed: bool) {
+        if let Some(entry) = self.get_mut(task).filter(|entry| entry.begun_by == process) {
+            entry.has_failed = has_failed;
+        }
     }
 
     /// The task, when the tasks around it turn out to be in another one: `id` was reached from `from`, and is now reached from `to`.
@@ -122,18 +166,20 @@ impl TaskTable {
         let within = self.with_those_around(id).take_while(|(task, _)| *task != from);
         let path: Vec<TaskEntry> = within.map(|(_, entry)| entry.clone()).collect();
         path.into_iter().rev().fold(to, |task, entry| {
-            let mark = (entry.kind, entry.hash(entry.kind));
-            self.enter_one(task, mark, entry.start_ns, || entry.name)
+            let hash = entry.hash(entry.kind);
+            let begin = Begin { kind: entry.kind, hash, by: entry.begun_by, at_ns: entry.start_ns };
+            self.enter_one(task, begin, |_| true, || entry.name)
         })
     }
 
     /// Returns the task that a process of the task `from` is in after it got this mark, and makes that task if it is new. The process
-    /// stays in `from` if that has the mark already, is [`TaskId::OTHERS`], or is as deep as a task can be.
+    /// stays in `from` if that has the mark already, is [`TaskId::OTHERS`], or is as deep as a task can be. `is_again`: whether it
+    /// begins this task again, which has the mark, and not another one.
     fn enter_one(
         &mut self,
         from: TaskId,
-        (kind, hash): (TaskKind, u32),
-        at_ns: u64,
+        Begin { kind, hash, by, at_ns }: Begin,
+        is_again: impl FnOnce(&TaskEntry) -> bool,
         name: impl FnOnce() -> Arc<str>,
     ) -> TaskId {
         let around = self.get(from);
@@ -143,11 +189,12 @@ impl TaskTable {
         if is_known || from == TaskId::OTHERS || depth > MAX_DEPTH {
             return from;
         }
-        if let Some(known) = self.ids.get(&(from, kind, hash)) {
-            let known = *known;
-            if let Some(entry) = Self::index(known).and_then(|index| self.entries.get_mut(index)) {
-                entry.start_ns = entry.start_ns.min(at_ns);
-            }
+        let known = self.ids.get(&(from, kind, hash)).copied();
+        if let Some(known) = known
+            && let Some(entry) = self.get_mut(known).filter(|entry| is_again(entry))
+        {
+            entry.start_ns = entry.start_ns.min(at_ns);
+            (entry.begun_by, entry.has_failed) = (by, false);
             return known;
         }
         if self.entries.len() >= MAX_TASKS {
@@ -158,7 +205,7 @@ impl TaskTable {
         if let Some(own) = hashes.get_mut(kind as usize) {
             *own = hash;
         }
-        if let Some(around) = Self::index(from).and_then(|index| self.entries.get_mut(index)) {
+        if let Some(around) = self.get_mut(from) {
             around.has_nested = true;
         }
         self.entries.push(TaskEntry {
@@ -169,6 +216,8 @@ impl TaskTable {
             depth,
             has_nested: false,
             start_ns: at_ns,
+            begun_by: by,
+            has_failed: false,
         });
         self.ids.insert((from, kind, hash), id);
         id
@@ -177,6 +226,14 @@ impl TaskTable {
     /// The place of a task in `entries`.
     fn index(id: TaskId) -> Option<usize> {
         id.0.checked_sub(TaskId::FIRST.0).map(|index| index as usize)
+    }
+}
+
+#[cfg(test)]
+impl TaskTable {
+    /// A process that began no task before enters one.
+    pub(in crate::run) fn enter_new(&mut self, from: TaskId, keys: &TaskKeys, at_ns: u64) -> TaskId {
+        self.enter((ProcessId(0), from), keys, at_ns, |_| None)
     }
 }
 
@@ -202,17 +259,17 @@ mod tests {
     #[test]
     fn mark_that_the_task_lacks_begins_a_task_within_it() {
         let mut table = TaskTable::default();
-        let rule = table.enter(TaskId::WORKFLOW, &keys(&[(TaskKind::Snakemake, 7, "sort")]), 5);
+        let rule = table.enter_new(TaskId::WORKFLOW, &keys(&[(TaskKind::Snakemake, 7, "sort")]), 5);
         let job = keys(&[(TaskKind::Parallel, 1, "1")]);
-        let in_rule = table.enter(rule, &job, 6);
+        let in_rule = table.enter_new(rule, &job, 6);
         // The shell's children carry the same mark, and those of the rule do not carry the rule's.
         assert_eq!(
-            (table.enter(in_rule, &job, 7), table.enter(in_rule, &TaskKeys::NONE, 7)),
+            (table.enter_new(in_rule, &job, 7), table.enter_new(in_rule, &TaskKeys::NONE, 7)),
             (in_rule, in_rule)
         );
         // The same mark begins the same task again, and another one elsewhere.
-        assert_eq!(table.enter(rule, &job, 6), in_rule);
-        assert_ne!(table.enter(TaskId::WORKFLOW, &job, 8), in_rule);
+        assert_eq!(table.enter_new(rule, &job, 6), in_rule);
+        assert_ne!(table.enter_new(TaskId::WORKFLOW, &job, 8), in_rule);
         assert_eq!(table.get(in_rule).unwrap().start_ns, 6);
         let around: Vec<&str> = table.with_those_around(in_rule).map(|(_, task)| &*task.name).collect();
         assert_eq!(around, ["1", "sort"]);
@@ -225,7 +282,7 @@ mod tests {
         let mut table = TaskTable::default();
         let mark = |hash, name| keys(&[(TaskKind::Snakemake, hash, name)]);
         let [known, other] =
-            [mark(7, "sort x"), mark(8, "sort y")].map(|keys| table.enter(TaskId::WORKFLOW, &keys, 5));
+            [mark(7, "sort x"), mark(8, "sort y")].map(|keys| table.enter_new(TaskId::WORKFLOW, &keys, 5));
         for named in [vec![known], Vec::new()] {
             let rules = [(7, "order".into()), (9, "none".into())];
             assert_eq!(table.name(TaskKind::Snakemake, &rules), named);
@@ -239,7 +296,7 @@ mod tests {
     #[test]
     fn tasks_of_nextflow_get_their_names() {
         let mut table = TaskTable::default();
-        let task = table.enter(TaskId::WORKFLOW, &keys(&[(TaskKind::Nextflow, 7, "4f/01")]), 5);
+        let task = table.enter_new(TaskId::WORKFLOW, &keys(&[(TaskKind::Nextflow, 7, "4f/01")]), 5);
         assert_eq!(table.of_kind(TaskKind::Nextflow).collect::<Vec<_>>(), [(7, "4f/01")]);
         for named in [vec![task], Vec::new()] {
             assert_eq!(table.name(TaskKind::Nextflow, &[(7, "hello (1)".into())]), named);
@@ -251,7 +308,7 @@ mod tests {
     fn several_new_marks_nest_in_the_order_of_kinds() {
         let mut table = TaskTable::default();
         let both = keys(&[(TaskKind::Nextflow, 1, "ab/cd"), (TaskKind::Compile, 2, "a.c")]);
-        let unit = table.enter(TaskId::WORKFLOW, &both, 5);
+        let unit = table.enter_new(TaskId::WORKFLOW, &both, 5);
         let kinds: Vec<TaskKind> = table.with_those_around(unit).map(|(_, task)| task.kind).collect();
         assert_eq!(kinds, [TaskKind::Compile, TaskKind::Nextflow]);
     }
@@ -260,8 +317,8 @@ mod tests {
     fn task_moves_with_the_tasks_around_it() {
         let mut table = TaskTable::default();
         let marks = [(TaskKind::Parallel, 1, "1"), (TaskKind::Compile, 2, "a.c")];
-        let unit = table.enter(TaskId::WORKFLOW, &keys(&marks), 3);
-        let rule = table.enter(TaskId::WORKFLOW, &keys(&[(TaskKind::Snakemake, 7, "sort")]), 5);
+        let unit = table.enter_new(TaskId::WORKFLOW, &keys(&marks), 3);
+        let rule = table.enter_new(TaskId::WORKFLOW, &keys(&[(TaskKind::Snakemake, 7, "sort")]), 5);
         let moved = table.moved(unit, TaskId::WORKFLOW, rule);
         let names: Vec<&str> = table.with_those_around(moved).map(|(_, task)| &*task.name).collect();
         assert_eq!(names, ["a.c", "1", "sort"]);
@@ -279,15 +336,15 @@ mod tests {
         let mut deepest = TaskId::WORKFLOW;
         for hash in 1..2 * MAX_TASKS as u32 {
             let mark = keys(&[(TaskKind::Parallel, hash, "x")]);
-            table.enter(TaskId::WORKFLOW, &mark, 5);
-            deepest = table.enter(deepest, &mark, 5);
+            table.enter_new(TaskId::WORKFLOW, &mark, 5);
+            deepest = table.enter_new(deepest, &mark, 5);
         }
         assert_eq!((table.entries.len(), table.has_others), (MAX_TASKS, true));
         assert_eq!(table.with_those_around(deepest).count(), MAX_DEPTH as usize + 1);
         let further = keys(&[(TaskKind::Parallel, u32::MAX, "x")]);
-        let others = table.enter(TaskId::WORKFLOW, &further, 5);
+        let others = table.enter_new(TaskId::WORKFLOW, &further, 5);
         assert_eq!(
-            (others, table.enter(others, &keys(&[(TaskKind::Env, 1, "y")]), 5)),
+            (others, table.enter_new(others, &keys(&[(TaskKind::Env, 1, "y")]), 5)),
             (TaskId::OTHERS, others)
         );
         assert_eq!(table.moved(others, TaskId::WORKFLOW, TaskId::FIRST), others);

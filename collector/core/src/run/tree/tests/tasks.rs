@@ -8,8 +8,13 @@ use crate::run::tree::process::Ids;
 impl Run {
     /// A program with this job of GNU parallel in its environment starts.
     fn start_in_job(&mut self, pid: u32, parent: u32, job: u32) -> &mut Self {
+        self.start_in(pid, parent, (TaskKind::Parallel, job))
+    }
+
+    /// A program with this mark of a task starts.
+    fn start_in(&mut self, pid: u32, parent: u32, (kind, hash): (TaskKind, u32)) -> &mut Self {
         let mut task = TaskKeys::NONE;
-        task.hashes[TaskKind::Parallel as usize] = job;
+        task.hashes[kind as usize] = hash;
         let realtime_ns = self.now_ns + 6 * T0;
         let names = [0; NAME_BYTES];
         let rank = Rank::default();
@@ -41,6 +46,40 @@ fn child_whose_parent_was_not_known_is_in_the_parents_task() {
     let main = run.id(MAIN);
     run.tree.found_in_proc(&ChildSeen::of_test(Key { pid_ns: HERE, pid: 102 }, main, run.now_ns));
     assert_eq!((run.ids(103).task, run.ids(103).born_in), (TaskId::FIRST, TaskId::FIRST));
+}
+
+// Requirement: TASK-5, TASK-53
+#[test]
+fn equal_commands_of_snakemake_are_one_task_only_if_the_job_before_has_failed() {
+    let job = (TaskKind::Snakemake, 7);
+    for is_finalized in [false, true] {
+        let mut run = Run::new();
+        let tasks = |run: &mut Run, pids: [u32; 2]| pids.map(|pid| run.ids(pid).task.0);
+        run.start_in(102, MAIN, job).start_in(103, MAIN, job);
+        assert_eq!(tasks(&mut run, [102, 103]), [2, 3], "the first still runs");
+        let mut end = |pid, status| {
+            run.reaped_with(MAIN, pid, 0, status, used(1, MIB_KIB));
+            if is_finalized {
+                run.later(20_000).finalize(&[pid]);
+            }
+        };
+        end(102, 3 << 8);
+        end(103, 0);
+        run.start_in(104, MAIN, job);
+        assert_eq!(run.ids(104).task.0, 4, "the last one with this command has succeeded");
+        run.reaped_with(MAIN, 104, 0, 9, used(1, MIB_KIB)).start_in(105, MAIN, job);
+        assert_eq!(run.ids(105).task.0, 4, "tried again after SIGKILL");
+    }
+}
+
+// Requirement: TASK-1
+#[test]
+fn each_compiler_process_is_a_task() {
+    let (mut run, unit) = (Run::new(), (TaskKind::Compile, 7));
+    run.start_in(102, MAIN, unit)
+        .reaped_with(MAIN, 102, 0, 1 << 8, used(1, MIB_KIB))
+        .start_in(103, MAIN, unit);
+    assert_eq!(run.ids(103).task.0, 3, "another conftest.c, or the x.c of another directory");
 }
 
 /// To look for such children at each START would let forged records cost the square of their number.
