@@ -54,8 +54,11 @@ pub const MAX_NAMES: usize = 4;
 /// Maximum number of arguments that are searched. gcc passes some hundred options on to a compiler in large projects.
 const MOST_ARGUMENTS: usize = 1024;
 
-/// The start of every shell command of Snakemake: its strict mode for bash, which it puts before the rule's command.
-pub const STRICT_MODE: &[u8] = b"set -euo pipefail;";
+/// What Snakemake puts before a rule's shell command: its strict mode for bash, and the two blanks that tell it from others' strict mode.
+pub const STRICT_MODE: &[u8] = b"set -euo pipefail;  ";
+
+/// The start of what Snakemake puts before that: it activates an environment of conda, or loads modules. `; ` ends it.
+const SET_UP: [&[u8]; 2] = [b"source ", b"module "];
 
 /// The marks in a START record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,11 +222,7 @@ impl<'a> Marks<'a> {
             (SlurmStep, _) => text.put(&[one, b".", two, b".", three], most),
             (Nextflow, _) => text.put(&[last_two(one)], most),
             (Parallel, _) | (Compile, ArgumentMark::Crate(_)) => text.put(&[two], most),
-            (Snakemake, _) => {
-                let shown = one.strip_prefix(STRICT_MODE).unwrap_or(one).trim_ascii();
-                // A job without wildcards.
-                text.put(&[shown.strip_suffix(b":").unwrap_or(shown)], most);
-            }
+            (Snakemake, _) => text.put(&name_of_job(one), most),
             _ => text.put(&[one, two], most),
         }
     }
@@ -312,10 +311,48 @@ fn is_compiler(program: &[u8]) -> bool {
 
 fn snakemake_command<'a>(mut rest: impl Iterator<Item = &'a [u8]>) -> ArgumentMark<'a> {
     match (rest.next(), rest.next()) {
-        (Some(b"-c"), Some(command)) if command.starts_with(STRICT_MODE) => ArgumentMark::Snakemake(command),
+        (Some(b"-c"), Some(text)) => job_in(text).map_or(ArgumentMark::None, ArgumentMark::Snakemake),
         _ => ArgumentMark::None,
     }
 }
+
+/// The job of Snakemake in a command of bash: what follows the set-up, as `.snakemake/metadata` has it, or the call of the script in which
+/// a command is that is too long for an argument.
+fn job_in(text: &[u8]) -> Option<&[u8]> {
+    let mut command = text;
+    if SET_UP.iter().any(|start| text.starts_with(start)) {
+        let end = text.iter().position(|b| *b == b';')?;
+        command = text.get(end..)?.strip_prefix(b"; ")?;
+    }
+    (command.starts_with(STRICT_MODE) || is_script_of_job(command)).then_some(command)
+}
+
+/// Whether this is `"SHELL" "DIRECTORY/.snakemake/shell_tmp.RANDOM/script.sh"`.
+fn is_script_of_job(command: &[u8]) -> bool {
+    let directory = command.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"/script.sh\""));
+    directory.is_some_and(|directory| file_name(directory).starts_with(b"shell_tmp."))
+}
+
+/// What a job of Snakemake is called: its command, or its wildcards. Without the random part in the name of a script that Snakemake writes,
+/// equal jobs of several runs have one name.
+fn name_of_job(job: &[u8]) -> [&[u8]; 2] {
+    if is_script_of_job(job) {
+        return [b"script.sh", b""];
+    }
+    let shown = job.strip_prefix(STRICT_MODE).unwrap_or(job).trim_ascii();
+    // A job without wildcards.
+    let shown = shown.strip_suffix(b":").unwrap_or(shown);
+    let (directory, file) = shown.split_at(shown.len() - file_name(shown).len());
+    match file {
+        [b't', b'm', b'p', _, _, _, _, _, _, _, _, b'.', name @ ..] if directory.ends_with(SCRIPTS) => {
+            [directory, name]
+        }
+        _ => [shown, b""],
+    }
+}
+
+/// Where Snakemake writes the scripts of `script:`, as `tmpRANDOM.NAME`.
+const SCRIPTS: &[u8] = b"/.snakemake/scripts/";
 
 /// The job (`RULE:WILDCARDS`), or else the rule, of a Snakemake that may run only that.
 fn snakemake_job<'a>(mut rest: impl Iterator<Item = &'a [u8]>) -> ArgumentMark<'a> {
@@ -394,6 +431,15 @@ mod tests {
         assert_eq!(found(&marks(&test, &[])), [(Pytest, "a/test_b.py::test_c[x (1)]".into())]);
         let shell = ["/bin/bash", "-c", "set -euo pipefail;  sort a > b"];
         assert_eq!(found(&marks(&[], &shell)), [(Snakemake, "sort a > b".into())]);
+        let activated = ["bash", "-c", "source /opt/bin/activate 'env'; set -euo pipefail;  sort a > b"];
+        assert_eq!(hashes(&[], &activated), hashes(&[], &shell), "as the metadata has it");
+        let modules =
+            ["bash", "-c", "module purge && X=concise module load a b; set -euo pipefail;  sort a > b"];
+        assert_eq!(hashes(&[], &modules), hashes(&[], &shell));
+        let long = ["bash", "-c", "\"/bin/bash\" \"/w/.snakemake/shell_tmp.a1_b2c3d/script.sh\""];
+        assert_eq!(found(&marks(&[], &long)), [(Snakemake, "script.sh".into())]);
+        let script = ["bash", "-c", "set -euo pipefail;  python3 /w/.snakemake/scripts/tmpjjhuoouu.s.py"];
+        assert_eq!(found(&marks(&[], &script)), [(Snakemake, "python3 /w/.snakemake/scripts/s.py".into())]);
         let rule = "python3.11 -m snakemake -s S --allowed-rules r --target-jobs r:x=1 --cores 1";
         let rule: Vec<&str> = rule.split(' ').collect();
         assert_eq!(found(&marks(&[], &rule)), [(Snakemake, "r:x=1".into())]);
@@ -403,12 +449,18 @@ mod tests {
         assert_eq!(found(&marks(&[], &rustc)), [(Compile, "syn".into())]);
     }
 
+    // Requirement: TASK-62
     #[test]
     fn other_programs_and_arguments_are_no_task() {
         for arguments in [
             &["bash", "-c", "true"][..],
             &["sh", "-c", "set -euo pipefail;  x"],
-            &["bash", "set -euo pipefail;"],
+            &["bash", "set -euo pipefail;  x"],
+            // The strict mode of a Makefile or a script.
+            &["bash", "-c", "set -euo pipefail; x"],
+            &["bash", "-c", "source a; x; set -euo pipefail;  x"],
+            &["bash", "-c", "source a"],
+            &["bash", "-c", "\"bash\" \"/w/script.sh\""],
             &["python3", "-m", "snakemake", "-c4", "all"],
             &["python3", "x.py", "--allowed-rules", "r"],
             &["gcc", "-dumpbase", "a.c"],

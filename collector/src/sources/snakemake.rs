@@ -14,8 +14,6 @@ use crate::sys::given_file;
 
 /// Where Snakemake writes, in its working directory.
 const METADATA: &str = ".snakemake/metadata";
-/// What stands between [`STRICT_MODE`] and the rule's command.
-const GAP: &[u8] = b"  ";
 /// Maximum number of files and directories that are looked at. A job has a file for each of its outputs.
 const MOST_ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a rule's name.
@@ -63,9 +61,9 @@ fn read_rules(files: Files, jobs: &HashSet<u32>) -> Names {
         .collect()
 }
 
-/// The hash of the mark of a job with this shell command.
+/// The hash of the mark of a job with this shell command. Snakemake leaves out what is blank at its end when it runs it.
 fn hash(command: &str) -> u32 {
-    let command = [STRICT_MODE, GAP, command.as_bytes()].concat();
+    let command = [STRICT_MODE, command.trim_end().as_bytes()].concat();
     let marks = Marks { argument: ArgumentMark::Snakemake(&command), ..Marks::default() };
     let keys = marks.keys(std::iter::empty(), |_| None, &[0; KINDS]);
     keys.hashes.get(TaskKind::Snakemake as usize).copied().unwrap_or(0)
@@ -133,7 +131,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let metadata = directory.path().join(METADATA);
         fs::create_dir_all(metadata.join("@long")).unwrap();
-        fs::write(metadata.join("a"), r#"{"rule": "sort", "shellcmd": "sort x > y", "input": []}"#).unwrap();
+        fs::write(metadata.join("a"), r#"{"rule": "sort", "shellcmd": "sort x > y\n    ", "input": []}"#)
+            .unwrap();
         fs::write(metadata.join("@long/b"), r#"{"rule": "code", "shellcmd": null}"#).unwrap();
         fs::write(metadata.join("c"), "{").unwrap();
         let other = r#"{"rule": "other", "shellcmd": "rm z"}"#;
