@@ -20,7 +20,7 @@ pub enum TaskKind {
     SlurmStep,
     /// A task of Nextflow, by NXF_TASK_WORKDIR.
     Nextflow,
-    /// A job of GNU parallel, by PARALLEL_PID and PARALLEL_SEQ.
+    /// A job of GNU parallel, by PARALLEL_PID and PARALLEL_SEQ of a process that leads a process group.
     Parallel,
     /// Variables that the user named with `--by-env`.
     Env,
@@ -193,6 +193,20 @@ impl<'a> Marks<'a> {
             }
         }
         hashes
+    }
+
+    /// Whether the variables are those of a job of GNU parallel.
+    pub fn is_of_parallel(&self) -> bool {
+        let [.., job_number, _] = self.variables;
+        job_number.is_some()
+    }
+
+    /// Without the mark of a job of GNU parallel.
+    #[must_use]
+    pub fn without_parallel(mut self) -> Self {
+        let [.., job_number, _] = &mut self.variables;
+        *job_number = None;
+        self
     }
 
     /// Whether there may be a mark.

@@ -12,6 +12,7 @@
 //!   the calls of the last item below.
 //! - madvise: malloc makes it, too.
 //! - getpid, getppid, getrusage, clock_gettime: what START is about. A first call of the vDSO's clock costs page faults.
+//! - getpgid: only below GNU parallel. It makes each job a process group, and what it runs itself also has the job's variables.
 //! - pidfd_open, ioctl, or newfstatat on /proc: in another pid namespace only. Processes there can't be told apart without it.
 
 use core::ffi::{CStr, c_char, c_int};
@@ -71,7 +72,10 @@ unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char) {
     let origin = emit::origin_by_syscall(pid, sys::getppid());
     let realtime_ns = sys::clock_ns(libc::CLOCK_REALTIME);
     let rank = values.rank();
-    let marks = Marks { variables: values.tasks, argument };
+    let mut marks = Marks { variables: values.tasks, argument };
+    if marks.is_of_parallel() && sys::getpgrp() != pid {
+        marks = marks.without_parallel();
+    }
     // Each session has its own names of `--by-env`.
     for header in state::sessions() {
         // SAFETY: libc sets its environment up before any constructor runs.

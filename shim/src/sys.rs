@@ -76,6 +76,12 @@ pub(crate) fn getpid() -> u32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as u32 }
 }
 
+/// getpgrp(2).
+pub(crate) fn getpgrp() -> u32 {
+    // SAFETY: 0 is the calling process.
+    unsafe { call(libc::SYS_getpgid, [0; 6]) as u32 }
+}
+
 /// geteuid(2).
 pub(crate) fn geteuid() -> u32 {
     // SAFETY: the call takes no arguments.

@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 
+use std::os::unix::process::CommandExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gpu_track_abi::record::{Event, Origin};
@@ -22,17 +23,20 @@ fn marks(events: &[(Origin, Event)]) -> Vec<(TaskKind, String)> {
 
 /// The marks of `true` with these variables.
 fn of_true(session: &Session, variables: &[(&str, &str)]) -> Vec<(TaskKind, String)> {
-    assert_clean(&run(session.command("true").envs(variables.iter().copied())));
+    assert_clean(&run(session.command("true").envs(variables.iter().copied()).process_group(0)));
     marks(&session.events())
 }
 
-// Requirement: TASK-1
+// Requirement: TASK-1, TASK-63
 #[test]
 fn start_has_the_marks_of_environment_and_arguments() {
     let session = Session::new();
     assert_eq!(of_true(&session, &[("PARALLEL_PID", "7"), ("PARALLE", "1"), ("PYTEST", "x")]), []);
     let job = [("PARALLEL_SEQ", "12")];
     assert_eq!(of_true(&session, &job), [(TaskKind::Parallel, "12".to_owned())]);
+    // What parallel runs itself is in its own process group.
+    assert_clean(&run(session.command("true").envs(job)));
+    assert_eq!(marks(&session.events()), []);
     let step = [
         ("SLURM_STEP_NUM_TASKS", "4"),
         ("SLURM_PROCID_", "9"),
@@ -64,7 +68,7 @@ fn each_session_names_its_own_variables() {
 fn marks_that_the_launcher_inherited_are_left_out() {
     let mut session = Session::new();
     let job = [("PARALLEL_PID", "7"), ("PARALLEL_SEQ", "12")];
-    assert_clean(&run(session.command("true").envs(job)));
+    assert_clean(&run(session.command("true").envs(job).process_group(0)));
     let Event::Start { task, .. } = session.events()[0].1 else { panic!() };
     session.header_mut().task_baseline = task.hashes;
     assert_eq!(of_true(&session, &job), []);

@@ -40,6 +40,8 @@ fn assert_sums(report: &Report) {
 }
 
 /// A run of a shell script.
+///
+/// `set -m` in it makes each command a process group, as GNU parallel does with its jobs.
 fn of_script(script: &str) -> Run {
     tracked(["bash", "-c", script]).run()
 }
@@ -89,7 +91,7 @@ fn thousand_jobs_are_told_apart_or_summed_up() {
 #[test]
 fn failed_killed_and_retried_tasks_say_so() {
     let run = of_script(
-        "export PARALLEL_PID=1\n\
+        "export PARALLEL_PID=1; set -m\n\
          job() { PARALLEL_SEQ=$1 sh -c \"$2\"; }\n\
          job 1 'exit 3'\n\
          job 2 'kill -9 $$'\n\
@@ -115,7 +117,7 @@ fn failed_killed_and_retried_tasks_say_so() {
 // Requirement: TASK-3
 #[test]
 fn tasks_nest_and_a_task_lasts_over_exec() {
-    let job = "set -euo pipefail;  PARALLEL_SEQ=1 sh -c 'env -i sh -c \"true; true\"; exit 0'; exec sh -c ':; exit 0'";
+    let job = "set -euo pipefail;  set -m; PARALLEL_SEQ=1 sh -c 'env -i sh -c \"true; true\"; exit 0'; exec sh -c ':; exit 0'";
     let run = tracked(["bash", "-c", job]).run();
     let report = run.assert_clean(0);
     let tasks = report.array("tasks");
@@ -134,7 +136,7 @@ fn tasks_nest_and_a_task_lasts_over_exec() {
 // Requirement: TASK-2
 #[test]
 fn named_variables_mark_tasks_and_those_of_the_launcher_do_not() {
-    let script = "t=/bin/true; $t; SAMPLE=a sh -c \"$t; $t; exit 0\"; SAMPLE=b $t; SAMPLE=a $t; PARALLEL_SEQ=9 $t; exit 0";
+    let script = "set -m; t=/bin/true; $t; SAMPLE=a sh -c \"$t; $t; exit 0\"; SAMPLE=b $t; SAMPLE=a $t; PARALLEL_SEQ=9 $t; exit 0";
     let run = tracked(["bash", "-c", script])
         .options(&["--by-env", "SAMPLE"])
         .with(|command| command.env("PARALLEL_SEQ", "9"))
@@ -293,7 +295,7 @@ const COMMAND_RUN: &str = "#!/bin/bash\n### ---\n### name: 'hello (1)'\n### ---\
 fn killed_collector_loses_no_task() {
     let burn = program("burn");
     let script = format!(
-        "PARALLEL_SEQ=1 {burn} 0.2; PARALLEL_SEQ=2 sh -c 'echo runs; read line; {burn} 0.2; exit 0'; exit 0"
+        "set -m; PARALLEL_SEQ=1 {burn} 0.2; PARALLEL_SEQ=2 sh -c 'echo runs; read line; {burn} 0.2; exit 0'; exit 0"
     );
     let mut running = tracked(["bash", "-c", &script]).piped_stdin().start();
     running.wait_for_output("runs");
@@ -369,7 +371,7 @@ fn files_over_time_have_all_tasks_with_the_reports_figures() {
     let files = Files::new();
     let options = files.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let script = "export PARALLEL_PID=1; t=/bin/true\n\
+    let script = "export PARALLEL_PID=1; set -m; t=/bin/true\n\
         for n in $(seq 400); do PARALLEL_SEQ=$n $t; done\n\
         job() { PARALLEL_SEQ=$1 sh -c \"$2\"; }\n\
         job 401 'NAME=inner sh -c \"$t; exit 0\"; exit 0'\n\
@@ -406,7 +408,7 @@ fn files_of_a_killed_collector_lack_no_task_and_have_none_twice() {
     let files = Files::new();
     let options = files.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let script = "export PARALLEL_PID=1; t=/bin/true\n\
+    let script = "export PARALLEL_PID=1; set -m; t=/bin/true\n\
         for n in $(seq 40); do PARALLEL_SEQ=$n $t; done\n\
         echo first; read line\n\
         for n in $(seq 20 80); do PARALLEL_SEQ=$n $t; done\n\
@@ -432,7 +434,7 @@ fn files_of_a_killed_collector_lack_no_task_and_have_none_twice() {
 #[test]
 fn summary_has_the_heaviest_tasks_and_the_text_has_all() {
     let burn = program("burn");
-    let script = format!("PARALLEL_SEQ=1 {burn} 0.5; PARALLEL_SEQ=2 sh -c 'exit 4'; exit 0");
+    let script = format!("set -m; PARALLEL_SEQ=1 {burn} 0.5; PARALLEL_SEQ=2 sh -c 'exit 4'; exit 0");
     let directory = tempfile::tempdir().unwrap();
     let full = directory.path().join("full.txt");
     let options = ["-o", full.to_str().unwrap(), "--summary"];
