@@ -41,6 +41,7 @@ pub(crate) use groups::{GpuArgs, ReportArgs};
 pub(crate) use man::companion_page;
 pub(crate) use output::{PatternValues, compact, without_patterns};
 pub(crate) use targets::{locks, number_files, targets};
+pub(crate) use task_variables::inherited_marks;
 pub(crate) use tracking_files::{HeldTrackingFile, Naming, make_files_of_nodes, make_tracking_files};
 use tracking_files::{find_events, find_gpu_log, find_tracking_files};
 pub(crate) use usage_error::UsageError;

@@ -149,6 +149,26 @@ fn named_variables_mark_tasks_and_those_of_the_launcher_do_not() {
     assert_sums(report);
 }
 
+// Requirement: TASK-2
+#[test]
+fn value_that_the_launcher_inherited_is_a_task_within_that_of_another_value() {
+    let script = "t=/bin/true; SAMPLE=b sh -c \"SAMPLE=a $t; exit 0\"; SAMPLE=a $t; exit 0";
+    let run = tracked(["bash", "-c", script])
+        .options(&["--by-env", "SAMPLE"])
+        .with(|command| command.env("SAMPLE", "a"))
+        .run();
+    let report = run.assert_clean(0);
+    let other = task(report, "env", "SAMPLE=b");
+    let of_a = |parent: &Value| {
+        let is_it = |task: &&Value| task["name"] == "SAMPLE=a" && task["parent"] == *parent;
+        report.array("tasks").iter().find(is_it).unwrap_or_else(|| panic!("{}", report.0))
+    };
+    let (outer, inner) = (of_a(&Value::Null), of_a(&other["id"]));
+    assert_eq!((&outer["processes"], &inner["processes"]), (&2.into(), &1.into()));
+    assert_eq!(other["parent"], outer["id"]);
+    assert_sums(report);
+}
+
 // Requirement: TASK-1
 #[test]
 fn compile_units_of_make_are_tasks() {

@@ -1,7 +1,7 @@
 //! The variables of `--by-env`: their names for the segment's header, and the marks of tasks that the launcher inherited.
 
-use std::env;
 use std::os::unix::ffi::OsStringExt;
+use std::{env, iter};
 
 use gpu_track_abi::task::{self, ArgumentMark, KINDS, MAX_NAMES, Marks, NAMES_BYTES};
 
@@ -40,19 +40,15 @@ impl TaskVariables {
         list.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         list
     }
+}
 
-    /// The marks of this process's environment, which the command inherits. They are no tasks of the run.
-    pub(crate) fn baseline(&self) -> [u32; KINDS] {
-        let value = |name: &str| env::var_os(name).map(OsStringExt::into_vec);
-        let variables = task::VARIABLES.map(value);
-        let marks = Marks {
-            variables: variables.each_ref().map(|value| value.as_deref()),
-            argument: ArgumentMark::None,
-        };
-        let named: Vec<_> = self.0.iter().map(|name| (name.as_bytes(), value(name))).collect();
-        let variable = |name: &[u8]| named.iter().find(|(other, _)| *other == name)?.1.as_deref();
-        marks.keys(task::names(&self.listed()), variable, &[0; KINDS]).hashes
-    }
+/// The marks of this process's environment, which the command inherits. They are no tasks of the run. A value of a variable of `--by-env`
+/// is one, because it can be set again within another value.
+pub(crate) fn inherited_marks() -> [u32; KINDS] {
+    let variables = task::VARIABLES.map(|name| env::var_os(name).map(OsStringExt::into_vec));
+    let variables = variables.each_ref().map(|value| value.as_deref());
+    let marks = Marks { variables, argument: ArgumentMark::None };
+    marks.keys(iter::empty(), |_| None, &[0; KINDS]).hashes
 }
 
 #[cfg(test)]

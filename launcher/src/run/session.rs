@@ -26,7 +26,7 @@ use gpu_track_collector::{
 use thiserror::Error;
 
 use crate::attach::{Attachment, NotAttached};
-use crate::cli::Options;
+use crate::cli::{Options, inherited_marks};
 use crate::collector_process::Collector;
 use crate::nodes;
 use crate::process::reap::ChildChange;
@@ -101,7 +101,7 @@ impl Session {
             monotonic_ns: config.start.monotonic_ns,
             realtime_ns: config.start.realtime_ns,
             task_names: by_env.listed(),
-            task_baseline: by_env.baseline(),
+            task_baseline: inherited_marks(),
         };
         let path = match options.diagnosis.agent.as_ref().and_then(|agent| agent.segment.clone()) {
             Some(path) => path,
