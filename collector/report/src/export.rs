@@ -60,6 +60,8 @@ struct Figures {
     name: String,
     wall_s: Option<f64>,
     cpu_s: Option<f64>,
+    /// The cores that it used on average.
+    cores: Option<f64>,
     ram_bytes: Option<u64>,
     gpu_ram_bytes: Option<u64>,
     read_bytes: Option<u64>,
@@ -86,6 +88,7 @@ impl Figures {
             name: task.title(),
             wall_s: task.wall_s,
             cpu_s: task.with_nested.map_or(task.cpu_s, |all| all.cpu_s),
+            cores: task.mean_cores(),
             ram_bytes: task.with_nested.map_or(task.peak_ram_bytes, |all| all.peak_ram_bytes),
             gpu_ram_bytes,
             read_bytes: known_sum(|task| task.io.read_bytes),
@@ -101,6 +104,7 @@ impl Figures {
             name: report.command.join(" "),
             wall_s: Some(report.wall_s),
             cpu_s: report.cpu_time.total_s,
+            cores: report.cpu_time.total_s.filter(|_| report.wall_s > 0.0).map(|cpu_s| cpu_s / report.wall_s),
             ram_bytes: report.max_ram.combined.footprint_bytes,
             // Without a GPU that is read, the report has 0, as gpu_tracker's has.
             gpu_ram_bytes: report.max_gpu_ram.combined_bytes.filter(|_| !report.gpus.is_empty()),
@@ -115,12 +119,6 @@ impl Figures {
                 ("inv_ctxt", switches.involuntary),
             ],
         }
-    }
-
-    /// The CPU time as percent of one core. `None`: it or the time is unknown, or no time passed.
-    fn cpu_percent(&self) -> Option<f64> {
-        let wall_s = self.wall_s.filter(|wall_s| *wall_s > 0.0)?;
-        Some(self.cpu_s? / wall_s * 100.0)
     }
 }
 
@@ -232,7 +230,7 @@ fn benchmark_row(figures: &Figures) -> [String; COLUMNS.len()] {
         unknown(),
         mb(figures.read_bytes),
         mb(figures.write_bytes),
-        number(figures.cpu_percent()),
+        number(figures.cores.map(|cores| cores * 100.0)),
         number(figures.cpu_s),
         mb(figures.gpu_ram_bytes),
         quote::escape(&figures.name),
@@ -273,7 +271,7 @@ pub fn nextflow_trace(report: &Report, wanted: Option<&str>) -> Result<Exported,
         .map(|(used, all)| tenths(used as f64 / all as f64 * 100.0));
     let own = [
         ("realtime", figures.wall_s.map(|wall_s| (wall_s * 1e3).round() as u64)),
-        ("%cpu", figures.cpu_percent().map(tenths)),
+        ("%cpu", figures.cores.map(|cores| cores * 100.0).map(tenths)),
         ("%mem", ram_share),
         ("rss", kb(figures.ram_bytes)),
         ("peak_rss", kb(figures.ram_bytes)),

@@ -7,7 +7,7 @@ use super::report::TaskUsage;
 /// A task of which no process lives. Its id is its key: if it goes on later, as one that is tried again, it comes again with all figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndedTask {
-    /// When its first process entered it, CLOCK_MONOTONIC nanoseconds.
+    /// When its first process started, or entered it after another program, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// The end of its last process, in nested tasks, too, CLOCK_MONOTONIC nanoseconds.
     pub end_ns: u64,

@@ -29,7 +29,7 @@ pub struct TaskUsage {
     pub tasks: Option<u64>,
     /// The number of the task in which it began; `None`: in none.
     pub parent: Option<u32>,
-    /// When its first process entered it, seconds after the command's start.
+    /// When its first process started, or entered it after another program, seconds after the command's start.
     pub start_s: Option<f64>,
     /// From then to the end of its last process, seconds.
     pub wall_s: Option<f64>,
@@ -94,6 +94,14 @@ impl TaskUsage {
     /// Whether it is a task, and not the rest.
     pub fn is_task(&self) -> bool {
         self.kind.is_some()
+    }
+
+    /// The cores that it used on average, with those within it. `None`: unknown, or its time was so short that what its first process used
+    /// before its first record, while it was linked, would be most of that.
+    pub fn mean_cores(&self) -> Option<f64> {
+        const LEAST_WALL_S: f64 = 0.01;
+        let cpu_s = self.with_nested.map_or(self.cpu_s, |all| all.cpu_s)?;
+        Some(cpu_s / self.wall_s.filter(|wall_s| *wall_s >= LEAST_WALL_S)?)
     }
 
     /// How many tasks the entry stands for. `None`: that is not known.

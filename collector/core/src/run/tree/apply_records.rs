@@ -49,9 +49,13 @@ impl Tree {
                 // START names the parent by its pid in the writer's pid namespace. A parent outside of that has the pid 0 there.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
                 let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
-                let from = self.processes.get(&id).map_or(TaskId::WORKFLOW, |process| process.ids.task);
+                let process = self.processes.get(&id);
+                let from = process.map_or(TaskId::WORKFLOW, |process| process.ids.task);
+                // A process that was made for the task has its CPU time from its start on: that of the exec, too.
+                let made = process.filter(|process| !process.program.follows_another);
+                let begin_ns = made.map_or(writer.at_ns, |process| process.lifetime.start_ns);
                 let has_failed = |id| Some(self.processes.get(&id)?.exit_status().is_failure());
-                let entered = self.tasks.enter((id, from), task, writer.at_ns, has_failed);
+                let entered = self.tasks.enter((id, from), task, begin_ns, has_failed);
                 if let Some(process) = self.processes.get_mut(&id) {
                     if rank.is_of_several() {
                         process.ids.rank = Some(rank);

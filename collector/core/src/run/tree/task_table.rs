@@ -35,7 +35,7 @@ pub(crate) struct TaskEntry {
     depth: u32,
     /// A task began in it.
     pub(crate) has_nested: bool,
-    /// When the first process entered it, CLOCK_MONOTONIC nanoseconds.
+    /// When the first process started, or entered it after another program, CLOCK_MONOTONIC nanoseconds.
     pub(crate) start_ns: u64,
     /// The process that began it last.
     begun_by: ProcessId,
@@ -134,7 +134,8 @@ impl TaskTable {
         named
     }
 
-    /// The task of a process `by` of the task `from` that loads an image with these marks at this time, CLOCK_MONOTONIC nanoseconds.
+    /// The task of a process `by` of the task `from` that loads an image with these marks. A task of which it is the first process begins at this
+    /// time, CLOCK_MONOTONIC nanoseconds.
     /// `has_failed`: whether a process has ended and failed; `None`: it was finalized.
     pub(in crate::run) fn enter(
         &mut self,

@@ -222,12 +222,9 @@ pub(super) fn tasks(report: &Report, time: &Time) -> Option<Figure> {
 /// The largest RAM of a task, and the cores that it used on average. Its time is also that of the tasks in it, so these count. Unknown
 /// ones are left out.
 fn figures_of(task: &TaskUsage) -> String {
-    let own = (task.peak_ram_bytes, task.cpu_s);
-    let (ram_bytes, cpu_s) = task.with_nested.map_or(own, |all| (all.peak_ram_bytes, all.cpu_s));
-    let ram = ram_bytes.map(bytes);
-    let cores = Option::zip(cpu_s, task.wall_s.filter(|wall_s| *wall_s > 0.0));
-    let cores = cores.map(|(cpu_s, wall_s)| format!("{} cores", short(cpu_s / wall_s)));
-    ram.into_iter().chain(cores).collect::<Vec<_>>().join(", ")
+    let ram_bytes = task.with_nested.map_or(task.peak_ram_bytes, |all| all.peak_ram_bytes);
+    let cores = task.mean_cores().map(|cores| format!("{} cores", short(cores)));
+    ram_bytes.map(bytes).into_iter().chain(cores).collect::<Vec<_>>().join(", ")
 }
 
 /// Renders the bars of tasks as a table: start, end and name. `title` names it for screen readers.
@@ -303,5 +300,7 @@ mod tests {
         let [rule, job, _] = <[TaskUsage; 3]>::try_from(fixtures::tasks()).unwrap();
         assert_eq!(figures_of(&rule), "250 MB, 0.96 cores");
         assert_eq!(figures_of(&job), "50.0 MB, 0.80 cores");
+        let short = TaskUsage { wall_s: Some(0.003), cpu_s: Some(0.008), ..job };
+        assert_eq!(figures_of(&short), "50.0 MB", "its start alone is longer");
     }
 }

@@ -93,14 +93,16 @@ fn child_whose_record_was_read_before_its_parents_stays_where_it_was() {
 
 // Requirement: TASK-6
 #[test]
-fn task_begins_when_a_process_enters_it_which_may_have_run_another_program_before() {
+fn task_begins_with_its_process_or_when_that_enters_it_after_another_program() {
     let mut run = Run::new();
+    let start_ns = |run: &Run, task: u32| run.tree.tasks.get(TaskId(task)).unwrap().start_ns;
+    let forked_ns = run.now_ns;
     run.fork(102, MAIN, MIB_KIB).later(5000).start_in_job(102, MAIN, 7);
     assert!(!run.ids(102).ran_before_task, "a copy of the parent is no program");
-    let start_ns = run.tree.tasks.get(TaskId::FIRST).unwrap().start_ns;
-    assert_eq!(start_ns, run.now_ns - MS);
+    assert_eq!(start_ns(&run, TaskId::FIRST.0), forked_ns, "its CPU time is also that before the exec");
     run.start_in_job(102, MAIN, 7);
     assert!(!run.ids(102).ran_before_task, "an exec within the task");
     run.start_in_job(102, MAIN, 8);
     assert!(run.ids(102).ran_before_task);
+    assert_eq!(start_ns(&run, TaskId::FIRST.0 + 1), run.now_ns - MS);
 }
