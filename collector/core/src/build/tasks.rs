@@ -248,7 +248,7 @@ mod tests {
         let entries: Vec<Value> = tasks.iter().map(entry).collect();
         let table = json!({"entries": entries, "ids": {}, "has_others": too_many_us > 0});
         run.tree.tasks = serde_json::from_value(table).unwrap();
-        let last = json!({"pid": 7, "command": "sh", "exit": {"code": 3, "signal": null}, "end_ns": 9});
+        let last = json!({"pid": 7, "command": "sh", "exit": {"code": 3, "signal": null}, "start_ns": 1, "end_ns": 9});
         let totals = |user_us: u64| TaskTotals {
             processes: u64::from(user_us > 0),
             usage: Usage { user_us, ..Usage::default() },

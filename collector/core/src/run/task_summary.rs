@@ -83,7 +83,7 @@ pub(crate) fn usage(id: TaskId, task: &TaskEntry, totals: &TaskTotals, run_start
             write_bytes: totals.is_io_known.then_some(io.written),
         },
         exit: last.map(|last| last.exit).unwrap_or_default(),
-        why: last.and_then(|last| why(last, totals.killed.as_ref())),
+        why: last.and_then(|last| why(last, totals)),
         ..TaskUsage::default()
     }
 }
@@ -94,9 +94,12 @@ pub(crate) fn is_begun_once_a_try(kind: TaskKind) -> bool {
     !matches!(kind, TaskKind::Pytest | TaskKind::Env)
 }
 
-/// Why a task failed, by the end of the process that began it, and by the first process of it that a signal ended. `None`: it did not
-/// fail, or its end is not known.
-fn why(last: &EndOfTask, killed: Option<&EndOfTask>) -> Option<String> {
+/// Why a task failed, by the end of its last try, and by the first process of it that a signal ended. `None`: it did not fail, or its end
+/// is not known.
+///
+/// That process need not be the reason: GNU parallel ends a `sleep` of its own. It is named if the exit code is that of its signal, as
+/// shells have it, or if no other process of the try went on.
+fn why(last: &EndOfTask, totals: &TaskTotals) -> Option<String> {
     let by_signal = |end: &EndOfTask| {
         let signal = signal_name(end.exit.signal?);
         Some(format!("{signal} ended {} (pid {})", end.command, end.pid))
@@ -104,12 +107,42 @@ fn why(last: &EndOfTask, killed: Option<&EndOfTask>) -> Option<String> {
     match last.exit {
         Exit { signal: Some(_), .. } => by_signal(last),
         Exit { code: Some(code), .. } if code != 0 => {
-            let killed = killed.and_then(by_signal);
-            Some(match killed {
+            let is_reason = |killed: &&EndOfTask| {
+                let is_code = killed.exit.signal.is_some_and(|signal| code == 128 + signal);
+                killed.end_ns >= last.start_ns && (is_code || killed.end_ns >= totals.went_on_ns)
+            };
+            Some(match totals.killed.as_ref().filter(is_reason).and_then(by_signal) {
                 Some(killed) => format!("exit code {code}, after {killed}"),
                 None => format!("exit code {code}"),
             })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: TASK-5
+    #[test]
+    fn process_that_a_signal_ended_is_the_reason_if_nothing_went_on_or_the_code_is_that_of_the_signal() {
+        let end = |(code, signal), start_ns, end_ns| EndOfTask {
+            pid: 7,
+            command: "sort".into(),
+            exit: Exit { code, signal },
+            start_ns,
+            end_ns,
+        };
+        let killed = Some(end((None, Some(9)), 30, 50));
+        let of = |code, start_ns, went_on_ns| {
+            let totals = TaskTotals { killed: killed.clone(), went_on_ns, ..TaskTotals::default() };
+            why(&end((Some(code), None), start_ns, 90), &totals).unwrap()
+        };
+        let (alone, after) = ("exit code 3", ", after SIGKILL ended sort (pid 7)");
+        assert_eq!(of(3, 20, 40), format!("{alone}{after}"));
+        assert_eq!(of(3, 20, 60), alone, "the job went on");
+        assert_eq!(of(137, 20, 60), format!("exit code 137{after}"));
+        assert_eq!(of(3, 60, 40), alone, "that was the try before");
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct TaskTotals {
     pub(crate) last: Option<EndOfTask>,
     /// The first process that a signal ended.
     pub(crate) killed: Option<EndOfTask>,
+    /// When the last process ended that a signal did not end, and that did not begin the task, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) went_on_ns: u64,
 }
 
 /// A process whose end says how a task ended.
@@ -55,7 +57,9 @@ pub(crate) struct EndOfTask {
     pub(crate) command: Arc<str>,
     pub(crate) exit: Exit,
     /// CLOCK_MONOTONIC, nanoseconds.
-    end_ns: u64,
+    pub(crate) start_ns: u64,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub(crate) end_ns: u64,
 }
 
 impl EndOfTask {
@@ -64,6 +68,7 @@ impl EndOfTask {
             pid: process.ids.pid(),
             command: Arc::clone(&process.name.command),
             exit: process.exit,
+            start_ns: process.start_ns,
             end_ns: process.end_ns(),
         }
     }
@@ -115,6 +120,13 @@ impl TaskTotals {
         self.failed += u64::from(process.exit.is_failure());
         if self.last.as_ref().is_none_or(|last| last.end_ns <= process.end_ns()) {
             self.last = Some(EndOfTask::of(process));
+        }
+    }
+
+    /// Notes a process of it, which was finalized, as one that did not begin it.
+    pub(super) fn add_inner(&mut self, process: &ProcessSummary) {
+        if process.exit.signal.is_none() {
+            self.went_on_ns = self.went_on_ns.max(process.end_ns());
         }
     }
 

@@ -174,6 +174,8 @@ impl Tasks {
             };
             if is_try {
                 self.totals_of(around).add_start(process);
+            } else if around == task {
+                self.totals_of(task).add_inner(process);
             }
         }
     }
