@@ -82,7 +82,7 @@ pub struct CommandMetrics {
 /// The quantities of the tasks of one kind and name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TaskMetrics {
-    /// Kind and name.
+    /// Kind and name, and the number of tasks if a run has several of that name.
     pub task: String,
     /// Wall time, CPU time, peak RAM.
     pub metrics: Vec<Metric>,

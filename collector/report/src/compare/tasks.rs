@@ -21,6 +21,12 @@ pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
                 joined(tasks, |task| task.peak_ram_bytes.map(|bytes| bytes as f64), f64::max)
             }),
         ];
+        let count =
+            ways.iter().flat_map(|(_, runs)| runs.iter().map(|run| named(&run.report, &task).len())).max();
+        let task = match count {
+            Some(count @ 2..) => format!("{task} ({count} tasks)"),
+            _ => task,
+        };
         TaskMetrics { task, metrics }
     };
     heaviest(used, MAX_TASKS).map(compared).collect()
@@ -68,7 +74,23 @@ mod tests {
         assert!(text(&comparison).contains(r"parallel \x1b[2J"));
         let mut twice = run(Some(10.0));
         twice.report.tasks.push(TaskUsage { cpu_s: None, ..twice.report.tasks[0].clone() });
-        let cpu_s = &compare(&[run(Some(10.0)), twice]).tasks[0].metrics[1];
-        assert_eq!(cpu_s.ratios, [Some(1.0), None], "one of the two is unknown");
+        let both = &compare(&[run(Some(10.0)), twice]).tasks[0];
+        assert_eq!(both.task, "snakemake sort \"a,b\" > c (2 tasks)");
+        assert_eq!(both.metrics[1].ratios, [Some(1.0), None], "one of the two is unknown");
+    }
+
+    // Requirement: TASK-10
+    #[test]
+    fn names_of_tasks_that_differ_at_their_ends_are_told_apart() {
+        let mut report = fixtures::full();
+        report.tasks = fixtures::tasks();
+        let name = |wildcard| format!("work: /data/bin/align --threads 4 {wildcard}");
+        report.tasks.truncate(1);
+        report.tasks.push(report.tasks[0].clone());
+        (report.tasks[0].name, report.tasks[1].name) = (name("a"), name("b"));
+        let text = text(&compare(&[Run { name: None, file: "a.json".into(), report }]));
+        for wildcard in ["a", "b"] {
+            assert!(text.contains(&format!("\nsnakemake {}\n", name(wildcard))), "{text}");
+        }
     }
 }

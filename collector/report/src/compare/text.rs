@@ -7,6 +7,8 @@ use crate::{quantities, quote};
 
 /// Maximum number of columns of a way's name.
 const NAME_COLUMNS: usize = 28;
+/// Maximum number of columns of the name of a command or task, which has a line of its own.
+const TITLE_COLUMNS: usize = 100;
 
 /// Renders a comparison as text, with a newline at its end.
 pub fn text(comparison: &Comparison) -> String {
@@ -40,7 +42,8 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     let commands = comparison.commands.iter().map(|command| (&command.command, &command.metrics));
     let tasks = comparison.tasks.iter().map(|task| (&task.task, &task.metrics));
     for (name, metrics) in commands.chain(tasks) {
-        rows.push(vec![quote::cut(&quote::escape(name), NAME_COLUMNS)]);
+        // Names of tasks often differ at their ends.
+        rows.push(vec![quote::cut_middle(&quote::escape(name), TITLE_COLUMNS)]);
         for metric in metrics {
             rows.push(row(&format!("{indent}{}", label(metric.metric)), cells(metric, comparison)));
         }
