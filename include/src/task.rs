@@ -387,6 +387,8 @@ fn source_file<'a>(mut rest: impl Iterator<Item = &'a [u8]>) -> ArgumentMark<'a>
         match option {
             b"-dumpdir" => directory = rest.next().unwrap_or_default(),
             b"-dumpbase" => file = rest.next().filter(|name| !name.is_empty()),
+            // It preprocesses alone, as for ccache, which looks by that for what it has compiled before.
+            b"-E" => return ArgumentMark::None,
             _ => {}
         }
     }
@@ -478,6 +480,7 @@ mod tests {
             &["python3", "-m", "snakemake", "-c4", "all"],
             &["python3", "x.py", "--allowed-rules", "r"],
             &["gcc", "-dumpbase", "a.c"],
+            &["cc1", "-E", "a.c", "-dumpdir", "cache/tmp/", "-dumpbase", "cpp_stdout.tmp.ryeFEY.c"],
             &["cc1", "-dumpbase"],
             &["cc1", "-dumpbase", ""],
             &["rustc", "--crate-name", "___"],
