@@ -356,7 +356,7 @@ fn jobs_of_snakemake_are_named_by_rule_or_command() {
     snakemake(&format!("{}:{path}", stand_ins.path("bin").display()), &[]);
     let names = stand_ins.names();
     assert_eq!(names.len(), 3, "{names:?}");
-    assert!(names.contains(&"snakemake.count_s=x".to_owned()), "{names:?}");
+    assert!(names.contains(&"snakemake.count_s=x.shell".to_owned()), "{names:?}");
     assert!(names.contains(&"snakemake.seq_5_x.in_echo_-_flags".to_owned()), "{names:?}");
     assert!(names.iter().any(|name| name.ends_with("all.py")), "{names:?}");
     let flags = fs::read_to_string(stand_ins.path("flags")).unwrap();

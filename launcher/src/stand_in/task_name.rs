@@ -37,7 +37,13 @@ pub(super) fn of_shell(shell: &str, line: &[OsString]) -> Option<String> {
         ShellWork::Command(_) => {
             let arguments = ProcRoot::default().args(parent_id(), MOST_OF_ARGUMENTS);
             let arguments = arguments.map(|found| found.into_args()).unwrap_or_default();
-            of_marks(&Marks { argument: job_of_parent(&arguments).unwrap_or(marks.argument), ..marks })
+            match job_of_parent(&arguments) {
+                // A rule of Python code runs in that Snakemake, and this shell is only what the code calls.
+                Some(argument) if runs_code(&arguments) => {
+                    of_marks(&Marks { argument, ..marks }).map(|rule| format!("{rule}.shell"))
+                }
+                job => of_marks(&Marks { argument: job.unwrap_or(marks.argument), ..marks }),
+            }
         }
         ShellWork::Script(path) => {
             let is_task = Path::new(path).file_name().is_some_and(|name| name == SCRIPT_OF_NEXTFLOW);
@@ -60,6 +66,11 @@ fn job_of_parent(arguments: &[String]) -> Option<ArgumentMark<'_>> {
     let mark = argument_mark(first.as_bytes(), rest.iter().map(String::as_bytes));
     // A shell command of Snakemake may run this shell, too.
     matches!(mark, ArgumentMark::Snakemake(_)).then_some(mark).filter(|_| !first.ends_with("bash"))
+}
+
+/// Whether the Snakemake with these arguments was started to run the Python code of one job.
+fn runs_code(arguments: &[String]) -> bool {
+    arguments.windows(2).any(|pair| pair == ["--mode", "subprocess"])
 }
 
 /// The name by the innermost mark, with its kind before it. `None`: there is no mark.
@@ -142,6 +153,7 @@ mod tests {
         let one =
             arguments("/usr/bin/python3.11 -m snakemake --target-jobs align:sample=a --allowed-rules align");
         assert_eq!(job_of_parent(&one), Some(ArgumentMark::Snakemake(b"align:sample=a")));
+        assert!(!runs_code(&one) && runs_code(&arguments("python3 -m snakemake --mode subprocess")));
         assert_eq!(job_of_parent(&arguments("python3 -m snakemake -c4 all")), None);
         let shell = ["bash".to_owned(), "-c".into(), "set -euo pipefail;  make".into()];
         assert_eq!(job_of_parent(&shell), None);
