@@ -179,7 +179,8 @@ impl Session {
         let directory = Path::new(".");
         let jobs: HashSet<u32> = self.run.tasks_of(TaskKind::Snakemake).map(|(hash, _)| hash).collect();
         if !jobs.is_empty() {
-            let rules = snakemake::rules(directory, self.config.start.realtime_ns, jobs);
+            let rules =
+                snakemake::rules(directory, &self.config.command, self.config.start.realtime_ns, jobs);
             self.run.apply_now(Observation::SnakemakeRules(rules));
         }
         let tasks = self.run.tasks_of(TaskKind::Nextflow).map(|(hash, name)| (hash, name.to_owned()));

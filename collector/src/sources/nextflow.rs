@@ -1,10 +1,10 @@
 //! The names of Nextflow's tasks: Nextflow writes them into the first lines of `.command.run` in each task's work directory.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use super::task_names::{Names, beginning, in_time};
+use super::task_names::{Names, beginning, directory_of, in_time};
 use crate::sys::given_file;
 
 /// Where work directories are unless the command says so, in Nextflow's launch directory.
@@ -25,15 +25,8 @@ const MOST_OF_NAME: usize = 120;
 /// Reads the names of tasks, as many as can be read in time. `tasks`: the hash of the mark of each, and its work directory (`4f/0123...`).
 /// `command`: the command of the run. `directory`: where it ran.
 pub(crate) fn names(directory: &Path, command: &[String], tasks: Vec<(u32, String)>) -> Names {
-    let work = directory.join(work_directory(command));
+    let work = directory_of(directory, command, &WORK_OPTIONS).unwrap_or_else(|| directory.join(WORK));
     in_time(move |deadline| read_names(&work, tasks, deadline))
-}
-
-/// Where the command has its work directories.
-fn work_directory(command: &[String]) -> PathBuf {
-    let pairs = command.iter().zip(command.iter().skip(1));
-    let mut given = pairs.filter(|(option, _)| WORK_OPTIONS.contains(&option.as_str()));
-    given.next().map_or(WORK.into(), |(_, directory)| directory.into())
 }
 
 /// Reads the names of these tasks from the files below `work`, until the deadline.

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use gpu_track_abi::task::{ArgumentMark, KINDS, Marks, STRICT_MODE, TaskKind};
 use serde::Deserialize;
 
-use super::task_names::{Names, beginning, in_time};
+use super::task_names::{Names, beginning, directory_of, in_time};
 use crate::sys::given_file;
 
 /// Where Snakemake writes, in its working directory.
 const METADATA: &str = ".snakemake/metadata";
+/// The options of Snakemake that name that directory.
+const DIRECTORY_OPTIONS: [&str; 2] = ["-d", "--directory"];
 /// Maximum number of files and directories that are looked at. A job has a file for each of its outputs.
 const MOST_ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a rule's name.
@@ -32,10 +34,12 @@ struct Job {
 }
 
 /// The rules of these jobs (hashes of their marks), as far as they ended since `since_ns` (CLOCK_REALTIME, nanoseconds) and can be read
-/// in time. `directory`: where Snakemake ran.
-pub(crate) fn rules(directory: &Path, since_ns: u64, jobs: HashSet<u32>) -> Names {
+/// in time. `command`: the command of the run. `directory`: where it ran.
+pub(crate) fn rules(directory: &Path, command: &[String], since_ns: u64, jobs: HashSet<u32>) -> Names {
     // Times of files can be a tick older than they should be.
     let since = UNIX_EPOCH + Duration::from_nanos(since_ns).saturating_sub(Duration::from_secs(1));
+    let directory =
+        directory_of(directory, command, &DIRECTORY_OPTIONS).unwrap_or_else(|| directory.to_owned());
     let metadata = directory.join(METADATA);
     in_time(move |deadline| read_rules(Files::of(metadata, since, deadline), &jobs))
 }
@@ -142,17 +146,24 @@ mod tests {
         let keys = Marks { argument, ..Marks::default() }.keys(std::iter::empty(), |_| None, &[0; KINDS]);
         let job = keys.hashes[TaskKind::Snakemake as usize];
         let jobs = || HashSet::from([job]);
-        assert_eq!(rules(directory.path(), 0, jobs()), [(job, "sort".to_owned())]);
+        assert_eq!(rules(directory.path(), &[], 0, jobs()), [(job, "sort".to_owned())]);
         let long = format!(r#"{{"rule": "{}\u00e4", "shellcmd": "sort x > y"}}"#, "r".repeat(63));
         fs::write(metadata.join("a"), long).unwrap();
-        assert_eq!(rules(directory.path(), 0, jobs()), [(job, "r".repeat(63))]);
+        assert_eq!(rules(directory.path(), &[], 0, jobs()), [(job, "r".repeat(63))]);
         let same = r#"{"rule": "arrange", "shellcmd": "sort x > y"}"#;
         fs::write(metadata.join("a"), same.replace("arrange", "sort")).unwrap();
         fs::write(metadata.join("e"), same).unwrap();
-        assert_eq!(rules(directory.path(), 0, jobs()), [(job, "arrange or sort".to_owned())]);
+        assert_eq!(rules(directory.path(), &[], 0, jobs()), [(job, "arrange or sort".to_owned())]);
         let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(60);
-        assert_eq!(rules(directory.path(), later.as_nanos() as u64, jobs()), []);
-        assert_eq!(rules(Path::new("/nowhere"), 0, jobs()), []);
+        assert_eq!(rules(directory.path(), &[], later.as_nanos() as u64, jobs()), []);
+        let above = directory.path().parent().unwrap();
+        let given = |option: &str| {
+            let name = directory.path().file_name().unwrap().to_str().unwrap();
+            let command = ["snakemake".to_owned(), option.replace("DIR", name), name.to_owned()];
+            rules(above, &command, 0, jobs()).len()
+        };
+        assert_eq!(["-d", "--directory", "--directory=DIR", "-q"].map(given), [1, 1, 1, 0]);
+        assert_eq!(rules(Path::new("/nowhere"), &[], 0, jobs()), []);
     }
 
     // Requirement: TASK-57

@@ -1,6 +1,7 @@
 //! Reads names of tasks from files of the programs that run them, when the run is over. The report waits for it, and the files can be on
 //! a file system that does not answer. So a thread reads them, for a limited time.
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,19 @@ pub(super) fn in_time(read: impl FnOnce(Instant) -> Names + Send + 'static) -> N
         return Vec::new();
     }
     found.recv_timeout(PATIENCE).unwrap_or_default()
+}
+
+/// The directory that the command names with one of these options, in the word after it or behind `=`, from `directory` on. `None`: it
+/// names none.
+pub(super) fn directory_of(directory: &Path, command: &[String], options: &[&str]) -> Option<PathBuf> {
+    let next = command.iter().skip(1).map(Some).chain([None]);
+    let value = command.iter().zip(next).find_map(|(word, next)| {
+        options.iter().find_map(|option| match word.strip_prefix(option)? {
+            "" => next.map(String::as_str),
+            rest => rest.strip_prefix('='),
+        })
+    });
+    value.map(|value| directory.join(value))
 }
 
 /// The first bytes of a text, at most `most`, without a part of a character.
