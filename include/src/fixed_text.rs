@@ -40,10 +40,14 @@ impl<const N: usize> FixedText<N> {
             return;
         }
         let end = (room - MARK.len()) / 2;
-        self.append(bytes().take(room - MARK.len() - end));
+        let (start, mut before) = (room - MARK.len() - end, length - end);
+        // No part of a character of UTF-8 is left, which has up to three bytes of this form after its first.
+        let is_within = |at| bytes().nth(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+        let start = (0..=start.min(3)).map(|less| start - less).find(|at| !is_within(*at)).unwrap_or(start);
+        before = (0..=3).map(|more| before + more).find(|at| !is_within(*at)).unwrap_or(before);
+        self.append(bytes().take(start));
         self.append(MARK.iter());
         // The end may be in any of the parts.
-        let mut before = length - end;
         for part in parts {
             self.append(part.iter().skip(before));
             before = before.saturating_sub(part.len());
@@ -76,5 +80,12 @@ mod tests {
         assert_eq!(&put(&[b"0123456789", b"ab"], 7).bytes, b"01...ab\0\0\0\0\0");
         assert_eq!(&put(&[b"0123456789ab", b"", b"c"], 99).bytes, b"01234...9abc");
         assert_eq!(put(&[b"0123"], 3).room(), 9);
+        let umlauts = "\u{e4}\u{e4}\u{e4}x\u{e4}\u{e4}\u{e4}".as_bytes();
+        assert_eq!(
+            &put(&[umlauts], 12).bytes,
+            "\u{e4}\u{e4}...\u{e4}\u{e4}\0".as_bytes(),
+            "whole characters"
+        );
+        assert_eq!(&put(&[&[0x80; 20]], 12).bytes, b"\x80\x80\x80\x80\x80...\x80\x80\x80\x80", "no UTF-8");
     }
 }

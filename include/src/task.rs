@@ -356,7 +356,8 @@ fn name_of_job(job: &[u8]) -> [&[u8]; 2] {
     let shown = job.strip_prefix(STRICT_MODE).unwrap_or(job).trim_ascii();
     // A job without wildcards.
     let shown = shown.strip_suffix(b":").unwrap_or(shown);
-    let (directory, file) = shown.split_at(shown.len() - file_name(shown).len());
+    let file = file_name(shown);
+    let directory = shown.strip_suffix(file).unwrap_or_default();
     match file {
         [b't', b'm', b'p', _, _, _, _, _, _, _, _, b'.', name @ ..] if directory.ends_with(SCRIPTS) => {
             [directory, name]

@@ -74,7 +74,8 @@ pub(crate) fn usage(id: TaskId, task: &TaskEntry, totals: &TaskTotals, run_start
         starts: Some(totals.starts),
         failed_starts: Some(totals.failed).filter(|_| has_tries),
         still_running: totals.running,
-        cpu_s: totals.is_cpu_known.then_some(totals.cpu_us() as f64 / 1e6),
+        // All its processes can be in tasks within it.
+        cpu_s: (totals.is_cpu_known || totals.processes == 0).then_some(totals.cpu_us() as f64 / 1e6),
         peak_ram_bytes: Some(peak_bytes).filter(|bytes| *bytes > 0),
         peak_quality,
         gpu_ram_bytes: totals.gpu_bytes,

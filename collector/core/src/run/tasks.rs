@@ -343,6 +343,8 @@ mod tests {
         assert_eq!(taken(&mut tasks, &tree), [(unit.0, Some(1), Some(1), 5 * S)]);
         tree.get_mut(live).unwrap().ids.task = TaskId::WORKFLOW;
         assert_eq!(taken(&mut tasks, &tree), [(job.0, Some(0), Some(1), 5 * S)]);
+        let of_job = TaskSummary::new(&tree.tasks, job, tasks.get(job).unwrap(), 1).unwrap().ended().usage;
+        assert_eq!((of_job.processes, of_job.cpu_s), (0, Some(0.0)), "all its processes are in the unit");
         assert_eq!(taken(&mut tasks, &tree), [], "nothing is new");
         // A second try, which began before the first had ended.
         tasks.add_finalized(&tree.tasks, &ended(21, job, TaskId::WORKFLOW, 7, OK), None);
