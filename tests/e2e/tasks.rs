@@ -169,6 +169,20 @@ fn value_that_the_launcher_inherited_is_a_task_within_that_of_another_value() {
     assert_sums(report);
 }
 
+// Requirement: TASK-64
+#[test]
+fn child_that_forks_without_exec_is_in_its_parents_task() {
+    let run = tracked(["bash", "-c", "export SAMPLE=a; (:; :); /bin/true; exit 0"])
+        .options(&["--by-env", "SAMPLE"])
+        .run();
+    let report = run.assert_clean(0);
+    assert_eq!(
+        (&task(report, "env", "SAMPLE=a")["processes"], report.u64("processes.total")),
+        (&1.into(), 3)
+    );
+    assert_sums(report);
+}
+
 // Requirement: TASK-1
 #[test]
 fn compile_units_of_make_are_tasks() {
@@ -262,7 +276,7 @@ fn jobs_of_snakemake_are_tasks() {
 }
 
 /// Nextflow's `.command.run` exports the work directory, stages the input, and runs the script of the task between two `tee`.
-// Requirement: TASK-1, TASK-5, TASK-12
+// Requirement: TASK-1, TASK-12, TASK-18
 #[test]
 fn rendered_scripts_of_nextflow_are_tasks_with_their_names() {
     let directory = tempfile::tempdir().unwrap();

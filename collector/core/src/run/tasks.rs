@@ -284,7 +284,7 @@ mod tests {
         assert!(tasks.get(TaskId::WORKFLOW).is_none_or(|rest| rest.processes == 0));
     }
 
-    // Requirement: TASK-5
+    // Requirement: TASK-18
     #[test]
     fn try_of_nextflow_is_its_script_and_not_what_else_has_the_mark() {
         let mut tree = Tree::new(RunContext::of_test(1, 1, 0));

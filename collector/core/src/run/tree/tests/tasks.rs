@@ -48,7 +48,7 @@ fn child_whose_parent_was_not_known_is_in_the_parents_task() {
     assert_eq!((run.ids(103).task, run.ids(103).born_in), (TaskId::FIRST, TaskId::FIRST));
 }
 
-// Requirement: TASK-5, TASK-53
+// Requirement: TASK-18, TASK-53
 #[test]
 fn equal_commands_of_snakemake_are_one_task_only_if_the_job_before_has_failed() {
     let job = (TaskKind::Snakemake, 7);
