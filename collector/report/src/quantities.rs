@@ -82,7 +82,7 @@ pub(crate) const QUANTITIES: [Quantity; 13] = [
         label: "GPU utilization",
         unit: "%",
         less_and_more: ["keeps the GPUs less busy", "keeps the GPUs busier"],
-        value: |report| report.gpu.percent.mean_sum.filter(|_| has_gpus(report)),
+        value: mean_utilization_percent,
         reason: |report| why_of_gpus(report, &["utilization"]),
     },
     Quantity {
@@ -144,13 +144,34 @@ fn spent_s(report: &Report, group: TimeGroup) -> Option<f64> {
     Some(of_group.fold(0.0, |sum_s, time| sum_s + time.s))
 }
 
-/// The energy of all tracked GPUs, joules. `None`: there is none, or that of one is not known.
+/// A figure of each of these GPUs that the run used. `None`: it used none, or that of one is not known. What others do on a GPU is not
+/// the run's.
+fn of_used<'a>(
+    gpus: impl Iterator<Item = &'a GpuDevice>,
+    figure: impl Fn(&GpuDevice) -> Option<f64>,
+) -> Option<Vec<f64>> {
+    let figures: Option<Vec<f64>> = gpus.filter(|gpu| gpu.used != Some(false)).map(figure).collect();
+    figures.filter(|figures| !figures.is_empty())
+}
+
+/// The mean utilization of a GPU that the run used, percent; of a merged report, of any GPU.
+fn mean_utilization_percent(report: &Report) -> Option<f64> {
+    if report.merged.is_some() {
+        let count = report.gpu.expected_gpus.filter(|count| *count > 0)?;
+        return report.gpu.percent.mean_sum.map(|sum| sum / f64::from(count));
+    }
+    let is_divided = |gpu: &GpuDevice| report.gpus.iter().any(|part| part.parent.as_ref() == Some(&gpu.id));
+    let undivided = report.gpus.iter().filter(|gpu| !is_divided(gpu));
+    let percents = of_used(undivided, |gpu| gpu.utilization.mean_percent)?;
+    Some(percents.iter().sum::<f64>() / percents.len() as f64)
+}
+
+/// The energy of all GPUs that the run used, joules; of a merged report, of all GPUs.
 fn gpu_energy_j(report: &Report) -> Option<f64> {
     if let Some(merged) = &report.merged {
         return merged.gpu_energy_j;
     }
-    let energies: Option<Vec<f64>> = GpuDevice::whole(&report.gpus).map(|gpu| gpu.power.energy_j).collect();
-    energies.filter(|energies| !energies.is_empty()).map(|energies| energies.iter().sum())
+    Some(of_used(GpuDevice::whole(&report.gpus), |gpu| gpu.power.energy_j)?.iter().sum())
 }
 
 /// Whether there are GPUs. A merged report does not list them, but counts them.
@@ -185,6 +206,7 @@ fn why_of_gpus<'a>(report: &'a Report, figures: &[&str]) -> &'a str {
         Some(0) => "there is no GPU",
         _ if report.merged.is_some() => "it is not known of all nodes",
         _ if report.gpus.is_empty() => "no GPU could be read",
+        _ if report.gpus.iter().all(|gpu| gpu.used == Some(false)) => "the run used no GPU",
         _ => figures.iter().find_map(reason).unwrap_or("the driver does not tell"),
     }
 }
@@ -195,6 +217,24 @@ mod tests {
 
     use super::*;
     use crate::model::report::{GpuMissing, StateTime, TimeSpent, TimeState};
+
+    // Requirement: GPU-84
+    #[test]
+    fn what_others_do_on_gpus_is_not_the_runs() {
+        let of = |used: [Option<bool>; 2]| {
+            let gpus = used.into_iter().zip([40.0, 80.0]).map(|(used, percent)| {
+                let mut gpu = GpuDevice { used, ..GpuDevice::default() };
+                (gpu.utilization.mean_percent, gpu.power.energy_j) = (Some(percent), Some(percent));
+                gpu
+            });
+            let report = Report { gpus: gpus.collect(), ..unknown() };
+            (mean_utilization_percent(&report), gpu_energy_j(&report), why_of_gpus(&report, &[]).to_owned())
+        };
+        let of_value = |used| (of(used).0, of(used).1);
+        assert_eq!(of_value([Some(true); 2]), (Some(60.0), Some(120.0)));
+        assert_eq!(of_value([Some(true), Some(false)]), (Some(40.0), Some(40.0)));
+        assert_eq!(of([Some(false); 2]), (None, None, "the run used no GPU".to_owned()));
+    }
 
     #[test]
     fn without_a_gpu_nothing_is_known_of_gpus_and_the_reason_says_so() {

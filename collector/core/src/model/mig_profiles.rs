@@ -25,7 +25,7 @@ pub struct Card {
     gib: (u64, u64),
     /// Of how many slices it is.
     pub slices: u32,
-    /// Its profiles, the smallest memory first, without the whole card. Each with the memory that programs can use, hundredths of a GiB:
+    /// Its profiles, the smallest memory first, and of equal ones the fewest SMs, without the whole card. Each with the memory that programs can use, hundredths of a GiB:
     /// its name tells more than there is. Some are from listings of `nvidia-smi mig -lgip`. The others are 0.88 of the number in the
     /// name, the least part in such a listing.
     profiles: &'static str,
@@ -44,20 +44,50 @@ const fn card_of(
 /// All cards.
 const CARDS: [Card; 9] = [
     card_of("A30", "A30", (22, 24), 4, "1g.6gb 528, 2g.12gb 1056"),
-    card_of("A100 40 GB", "A100", (38, 40), 7, "1g.5gb 475, 2g.10gb 950, 3g.20gb 1950, 4g.20gb 1950"),
+    card_of(
+        "A100 40 GB",
+        "A100",
+        (38, 40),
+        7,
+        "1g.5gb 475, 1g.10gb 950, 2g.10gb 950, 3g.20gb 1950, 4g.20gb 1950",
+    ),
     card_of("A100 80 GB", "A100", (78, 80), 7, OF_80_GB),
     card_of("H100 80 GB", "H100", (78, 80), 7, OF_80_GB),
-    card_of("H100 94 GB", "H100", (91, 94), 7, "1g.12gb 1062, 2g.24gb 2112, 3g.47gb 4136, 4g.47gb 4136"),
-    card_of("H100 96 GB", "GH200", (93, 96), 7, "1g.12gb 1075, 2g.24gb 2300, 3g.48gb 4650, 4g.48gb 4650"),
-    card_of("H200", "H200", (138, 141), 7, "1g.18gb 1600, 2g.35gb 3080, 3g.71gb 6980, 4g.71gb 6980"),
-    card_of("B200", "B200", (176, 192), 7, "1g.23gb 2024, 2g.45gb 3960, 3g.90gb 7920, 4g.90gb 7920"),
+    card_of(
+        "H100 94 GB",
+        "H100",
+        (91, 94),
+        7,
+        "1g.12gb 1062, 1g.24gb 2112, 2g.24gb 2112, 3g.47gb 4136, 4g.47gb 4136",
+    ),
+    card_of(
+        "H100 96 GB",
+        "GH200",
+        (93, 96),
+        7,
+        "1g.12gb 1075, 1g.24gb 2300, 2g.24gb 2300, 3g.48gb 4650, 4g.48gb 4650",
+    ),
+    card_of(
+        "H200",
+        "H200",
+        (138, 141),
+        7,
+        "1g.18gb 1600, 1g.35gb 3080, 2g.35gb 3080, 3g.71gb 6980, 4g.71gb 6980",
+    ),
+    card_of(
+        "B200",
+        "B200",
+        (176, 192),
+        7,
+        "1g.23gb 2024, 1g.45gb 3960, 2g.45gb 3960, 3g.90gb 7920, 4g.90gb 7920",
+    ),
     card_of("RTX PRO 6000", "6000", (94, 96), 4, "1g.24gb 2112, 2g.48gb 4224"),
 ];
 
-const OF_80_GB: &str = "1g.10gb 950, 2g.20gb 1950, 3g.40gb 3925, 4g.40gb 3925";
+const OF_80_GB: &str = "1g.10gb 950, 1g.20gb 1950, 2g.20gb 1950, 3g.40gb 3925, 4g.40gb 3925";
 
 impl Card {
-    /// Its profiles, the smallest memory first.
+    /// Its profiles, the smallest memory first, and of equal ones the fewest SMs.
     pub fn profiles(&self) -> impl Iterator<Item = Profile> {
         self.profiles.split(", ").filter_map(|row| {
             let (name, centi_gib) = row.split_once(' ')?;
@@ -107,7 +137,11 @@ mod tests {
                 "{}",
                 card.name
             );
-            assert!(profiles.is_sorted_by_key(|profile| profile.usable_bytes), "{}", card.name);
+            assert!(
+                profiles.is_sorted_by_key(|profile| (profile.usable_bytes, profile.slices)),
+                "{}",
+                card.name
+            );
         }
         let a100 = CARDS[1].profiles().next();
         assert_eq!(a100, Some(Profile { name: "1g.5gb", slices: 1, usable_bytes: 475 * CENTI_GIB }));

@@ -4,10 +4,13 @@ use super::usage::gauge;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{energy, number, short};
 use crate::model::report::{GpuDevice, GpuFindingKind, GpuProcess, Report};
+use crate::model::sorting::Sorting;
 use crate::units::Units;
 
 /// Maximum number of rows of used GPUs in the summary.
 const MAX_ROWS: usize = 4;
+/// Means of several GPUs are put together if their times differ by no more than this part.
+const MOST_OTHER_TIME: f64 = 0.1;
 /// Maximum number of findings about GPUs in the summary. All are in the full text.
 const MOST_FINDINGS: usize = 2;
 
@@ -190,8 +193,13 @@ fn torch(gpu: &GpuDevice, units: Units) -> Section {
 /// rest. One more row counts the GPUs that were not used.
 pub(super) fn rows(report: &Report, units: Units) -> Vec<Block> {
     let is_shown = |gpu: &&GpuDevice| gpu.used == Some(true) || gpu.lost_at_s.is_some();
-    let used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
-    let shown = if used.len() > MAX_ROWS { MAX_ROWS - 1 } else { used.len() };
+    let mut used: Vec<&GpuDevice> = report.gpus.iter().filter(is_shown).collect();
+    let mut shown = used.len();
+    if shown > MAX_ROWS {
+        shown = MAX_ROWS - 1;
+        // The row of several GPUs does not say that one was lost.
+        used.order_by_key(|gpu| gpu.lost_at_s.is_none());
+    }
     let (single, others) = used.split_at(shown);
     let mut rows: Vec<_> = single.iter().map(|gpu| row(gpu, units)).collect();
     if !others.is_empty() {
@@ -215,17 +223,26 @@ pub(super) fn memory_row(report: &Report, units: Units) -> Option<Block> {
 fn row(gpu: &GpuDevice, units: Units) -> Block {
     let number = gpu.number();
     let name = gpu.name.as_deref().map(model).unwrap_or_default();
-    let lost = gpu.lost_at_s.map(|at_s| Cell::Figure(Tone::Bad, format!("lost at {}", units.seconds(at_s))));
-    let cells = lost.into_iter().chain(figure_cells(&[gpu], units)).collect();
+    let comma = if gpu.utilization.mean_percent.is_some() { "," } else { "" };
+    let lost = |at_s| Cell::Figure(Tone::Bad, format!("lost at {}{comma}", units.seconds(at_s)));
+    let cells = gpu.lost_at_s.map(lost).into_iter().chain(figure_cells(&[gpu], units)).collect();
     Block::Row(format!("GPU {number} {name}").trim().to_owned(), cells)
 }
 
-/// Makes the cells of a row about GPUs: the mean of their use, and the sums of their memory, power and energy.
+/// Makes the cells of a row about GPUs: the mean of their use, and the sums of their memory, power and energy. Means of several GPUs are left
+/// out if they are of other times.
 fn figure_cells(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
     let sum = |figure: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<f64>>();
+    let are_of_one_time = |span_s: fn(&GpuDevice) -> Option<f64>| {
+        let spans = || gpus.iter().filter_map(|gpu| span_s(gpu));
+        let (least, most) = (spans().fold(f64::MAX, f64::min), spans().fold(0.0, f64::max));
+        most - least <= most * MOST_OTHER_TIME
+    };
     let busy = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
+    let busy = busy.filter(|_| are_of_one_time(|gpu| gpu.utilization.measured_s));
     let busy = busy.map(|percent| format!("{percent:.0} % busy")).unwrap_or_default();
-    let watts = sum(|gpu| gpu.power.mean_w).map(|watts| mean_power(watts, gpus, units));
+    let watts = sum(|gpu| gpu.power.mean_w).filter(|_| are_of_one_time(|gpu| gpu.power.mean_span_s));
+    let watts = watts.map(|watts| mean_power(watts, gpus, units));
     let sums = [held_memory(gpus, units), watts, sum(|gpu| gpu.power.energy_j).map(energy)];
     let known_sums: Vec<_> = sums.into_iter().flatten().collect();
     vec![Cell::Figure(Tone::Plain, busy), Cell::Text(Tone::Plain, known_sums.join(", "))]
@@ -280,6 +297,39 @@ fn unused_row(gpus: &[GpuDevice]) -> Option<Block> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Requirement: GPU-32
+    #[test]
+    fn lost_gpu_has_a_row_of_its_own_and_means_of_other_times_are_in_no_sum() {
+        let gpu = |index: u32, measured_s: f64| {
+            let mut gpu = GpuDevice { index: Some(index), used: Some(true), ..GpuDevice::default() };
+            (gpu.utilization.mean_percent, gpu.utilization.measured_s) = (Some(40.0), Some(measured_s));
+            (gpu.power.mean_w, gpu.power.mean_span_s) = (Some(100.0), Some(measured_s));
+            gpu
+        };
+        let texts = |gpus: Vec<GpuDevice>| {
+            let report = Report { gpus, ..gpu_track_core::fixtures::unknown() };
+            let units = Units::choose(&report, &crate::model::style::Style::default());
+            let text = |row: &Block| {
+                let Block::Row(label, cells) = row else { panic!() };
+                let cells = cells.iter().map(|cell| match cell {
+                    Cell::Figure(_, text) | Cell::Text(_, text) => text.as_str(),
+                    _ => "",
+                });
+                std::iter::once(label.as_str()).chain(cells).collect::<Vec<_>>().join(" ")
+            };
+            rows(&report, units).iter().map(text).collect::<Vec<_>>()
+        };
+        let mut gpus: Vec<GpuDevice> = (0..6).map(|index| gpu(index, 6.0)).collect();
+        let all = texts(gpus.clone());
+        assert!(all[3].contains("3 more GPUs") && all[3].contains("40 % busy"), "{all:?}");
+        assert!(all[3].contains("300 W mean"), "{all:?}");
+        (gpus[5].lost_at_s, gpus[4].utilization.measured_s) = (Some(2.0), Some(3.0));
+        gpus[4].power.mean_span_s = Some(3.0);
+        let all = texts(gpus);
+        assert!(all[0].contains("GPU 5") && all[0].contains("lost at 0.033 min, 40 % busy"), "{all:?}");
+        assert!(!all[3].contains("busy") && !all[3].contains("mean"), "{all:?}");
+    }
 
     #[test]
     fn model_is_what_people_call_a_gpu() {

@@ -481,12 +481,14 @@ mod tests {
         let mut followed = made.after(&[What::Created, What::Started]);
         assert_eq!((followed.locate(&made.root, 1), followed.open_processes()), (Located::At(0), 0));
         made.counts(7, 10, &made.pid());
-        if let Place::Found { next_reading, .. } = &mut followed.place {
-            *next_reading = Instant::now();
-        }
+        let due_at = |followed: &mut Followed, at| {
+            let Place::Found { next_reading, .. } = &mut followed.place else { panic!() };
+            *next_reading = at;
+        };
+        due_at(&mut followed, Instant::now());
         followed.read_if_due(&made.root, 1);
         assert_eq!((followed.seen.cpu_us, followed.open_processes()), (Some(7), 1));
-        assert!(followed.next_reading().is_some_and(|at| at > Instant::now()));
+        due_at(&mut followed, Instant::now() + SEARCH * 1000);
         made.counts(9, 10, &made.pid());
         followed.read_if_due(&made.root, 1);
         assert_eq!(followed.seen.cpu_us, Some(7), "it is not due");

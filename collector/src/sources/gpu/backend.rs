@@ -52,6 +52,11 @@ pub(crate) trait Backend: Send {
     /// Restores one changed setting, if there is any.
     fn restore_one(&mut self) {}
 
+    /// Whether each whole device could be identified.
+    fn has_all(&self) -> bool {
+        true
+    }
+
     /// Why devices that could not be identified can't be read.
     fn unreadable(&self) -> Vec<Missing> {
         Vec::new()

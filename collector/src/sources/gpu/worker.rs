@@ -298,8 +298,8 @@ struct Reader<'a> {
     config: &'a GpuConfig,
     /// The devices that the backend had when they were last listed.
     all: Vec<Device>,
-    /// It could identify each device then.
-    are_all: bool,
+    /// The backend could identify each whole device then.
+    has_all: bool,
     /// Ids of the devices to read.
     wanted: Vec<String>,
     /// Ids of those that the command does not see, by its environment.
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
         Self {
             config,
             all: Vec::new(),
-            are_all: true,
+            has_all: true,
             wanted: Vec::new(),
             hidden: BTreeSet::new(),
             unknown_names: Vec::new(),
@@ -334,7 +334,7 @@ impl<'a> Reader<'a> {
         if began >= self.list_at && (!is_last || self.all.is_empty()) {
             let all = backend.devices();
             self.list_at = began + policy::LIST_INTERVAL.max(began.elapsed() * policy::LIST_PAUSE_FACTOR);
-            batch.devices = self.take_devices(all, backend.unreadable().is_empty());
+            batch.devices = self.take_devices(all, backend.has_all());
         }
         batch.at_ns = clock::monotonic_ns();
         let ask = Ask { at_ns: batch.at_ns, wanted: &self.wanted, hidden: &self.hidden, pids, is_last };
@@ -344,8 +344,8 @@ impl<'a> Reader<'a> {
             *value = figure.believed(value.clone());
         }
         if turn.has_news {
-            let are_all = backend.unreadable().is_empty();
-            batch.devices = self.take_devices(backend.known_devices(), are_all).or(batch.devices);
+            let has_all = backend.has_all();
+            batch.devices = self.take_devices(backend.known_devices(), has_all).or(batch.devices);
         }
         (batch, turn)
     }
@@ -353,13 +353,13 @@ impl<'a> Reader<'a> {
     /// Takes in the devices that the backend has: which are to be read, and which of these the command can't see. Also notes which
     /// names of the user mean none. Returns the list of the devices that count in this run. `None`: the list that was returned last
     /// still holds.
-    fn take_devices(&mut self, all: Vec<Device>, are_all: bool) -> Option<DeviceList> {
+    fn take_devices(&mut self, all: Vec<Device>, has_all: bool) -> Option<DeviceList> {
         // While no device is wanted, each list is returned, changed or not: the first must be, even if it is empty.
-        if all == self.all && are_all == self.are_all && !self.wanted.is_empty() {
+        if all == self.all && has_all == self.has_all && !self.wanted.is_empty() {
             return None;
         }
-        self.are_all = are_all;
-        let wanted: Vec<Device> = select::wanted(self.config, &all, are_all).into_iter().cloned().collect();
+        self.has_all = has_all;
+        let wanted: Vec<Device> = select::wanted(self.config, &all, has_all).into_iter().cloned().collect();
         // A device that disappeared is still asked for, so that the driver reports its loss.
         let ids = wanted.iter().map(|device| device.id.clone());
         self.wanted.extend(ids.filter(|id| !self.wanted.contains(id)).collect::<Vec<_>>());
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
 
     /// The wanted devices with their visibility to the command, and the ids of all whole devices of the machine.
     fn device_list(&self, all: &[Device], wanted: Vec<Device>) -> DeviceList {
-        let visibility = Visibility::new(&self.config.visible, all, self.are_all);
+        let visibility = Visibility::new(&self.config.visible, all, self.has_all);
         let tracked =
             |device: Device| TrackedDevice { is_visible: visibility.is_visible(&device.id), device };
         let whole = all.iter().filter(|device| device.parent.is_none());

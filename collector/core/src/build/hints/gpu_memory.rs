@@ -146,7 +146,7 @@ mod tests {
         let part = |name: &str| Some(name.to_owned());
         assert_eq!(h100(5 * GB, 10.0, None), (part("1g.10gb"), Some(16)), "little work, as jobstats has it");
         // 1.2 times the memory must fit in what programs can use: 9.5 GiB, not 10 GB.
-        assert_eq!(h100(9 * GB, 10.0, None).0, part("2g.20gb"));
+        assert_eq!(h100(9 * GB, 10.0, None).0, part("1g.20gb"));
         assert_eq!(h100(5 * GB, 90.0, Some(18.0)).0, part("2g.20gb"), "its SMs take two sevenths");
         assert_eq!(h100(5 * GB, 50.0, Some(49.0)).0, None, "while it is busy it takes them all");
         assert_eq!(h100(5 * GB, 50.0, None).0, None, "what the SMs do is not known");

@@ -73,16 +73,16 @@ enum Numbering {
 }
 
 impl Visibility {
-    /// Finds which of all devices of the machine the command sees. `are_all`: no device of NVIDIA's driver is missing from these. If one is,
+    /// Finds which of all devices of the machine the command sees. `has_all`: each whole device of the driver is among them. If one is not,
     /// it is not known which devices CUDA's numbers mean.
-    pub fn new(visible: &Visible, all: &[Device], are_all: bool) -> Self {
+    pub fn new(visible: &Visible, all: &[Device], has_all: bool) -> Self {
         let mut visibility = Self::default();
         for vendor in [Vendor::Nvidia, Vendor::Amd] {
             let of_vendor: Vec<&Device> = all.iter().filter(|device| device.vendor == Some(vendor)).collect();
             let own_list = own_list(visible, vendor);
             let hip_list = if vendor == Vendor::Amd { hip_list(visible) } else { None };
             let is_numbered = |list: &List| list.is_cudas && cuda_kind(list.text) == CudaKind::Number;
-            let is_unknown = !are_all && own_list.as_ref().is_some_and(is_numbered);
+            let is_unknown = !has_all && own_list.as_ref().is_some_and(is_numbered);
             if (own_list.is_none() && hip_list.is_none()) || is_unknown {
                 continue;
             }
@@ -248,9 +248,9 @@ fn is_order_unsure(visible: &Visible, list: &List<'_>, devices: &[&Device], name
 }
 
 /// Finds the devices that are tracked: those that the options of `config` select by maker, by name, and by what the command may see.
-/// `are_all` is as in [`Visibility::new`].
-pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device], are_all: bool) -> Vec<&'a Device> {
-    let visibility = Visibility::new(&config.visible, all, are_all);
+/// `has_all` is as in [`Visibility::new`].
+pub fn wanted<'a>(config: &GpuConfig, all: &'a [Device], has_all: bool) -> Vec<&'a Device> {
+    let visibility = Visibility::new(&config.visible, all, has_all);
     let is_wanted = |device: &&Device| {
         // Processes use only the parts of a divided device (MIG), so the name of the device stands for its parts, too.
         let parent = device.parent.as_ref().and_then(|id| all.iter().find(|other| &other.id == id));

@@ -88,13 +88,16 @@ impl Accounting {
         }
         let of_run: HashSet<u32> = pids.iter().copied().collect();
         let accounted = accounted_pids(api, device, &mut self.pids_capacity)?;
-        let mut entries = Vec::new();
+        let (mut entries, mut failed) = (Vec::new(), None);
         for pid in accounted.into_iter().filter(|pid| of_run.contains(pid)) {
             let entry = match stats(api, device, pid, most_bytes) {
                 Ok(entry) => entry,
                 // The driver's ring buffer has dropped the entry since the list was read.
                 Err(Failure(code::NOT_FOUND)) => continue,
-                Err(failure) => return Err(failure.into()),
+                Err(failure) => {
+                    failed = Some(failure);
+                    continue;
+                }
             };
             // The start belongs to the key, since a later process can have the pid.
             let key = (pid, entry.started_us);
@@ -106,7 +109,10 @@ impl Accounting {
             }
             entries.push(entry);
         }
-        Ok(entries)
+        match failed.filter(|_| entries.is_empty()) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(entries),
+        }
     }
 
     /// Switches the mode off if the collector switched it on. Returns a warning if that failed.

@@ -53,6 +53,13 @@ pub(super) struct Place {
     instance: Option<u32>,
 }
 
+impl Place {
+    /// Whether it is that of a whole device.
+    pub(super) fn is_whole(self) -> bool {
+        self.instance.is_none()
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(instance) = self.instance {

@@ -270,11 +270,11 @@ pub(super) fn memory_and_lists(
     if let (Some(before), Ok(listed)) = (in_use, &processes)
         && most_held(listed) > most_bytes(in_use)
     {
-        // A process can have taken memory since then, and a list that was not read now can be old.
-        let now = self::memory(api, handle.raw, &mut handle.sensors.has_reserve)
-            .map_or(before, |memory| memory.used);
+        // A list that was not read now can be old, and a process can have taken memory since the memory in use was read.
         (processes, _) = read_lists(api, lists, handle, Kind::AllLists, in_use, pids);
-        used = fit(before.max(now), processes.as_deref_mut().unwrap_or_default());
+        let again =
+            self::memory(api, handle.raw, &mut handle.sensors.has_reserve).and_then(Memory::believed_used);
+        used = fit(before.max(again.unwrap_or(0)), processes.as_deref_mut().unwrap_or_default());
     }
     sample.values.push((Figure::MemoryUsed, used.map(|used| used as f64)));
     sample.processes = Some(processes);

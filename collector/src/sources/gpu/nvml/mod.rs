@@ -330,6 +330,10 @@ impl Backend for Nvml {
         }
     }
 
+    fn has_all(&self) -> bool {
+        self.unreadable.keys().all(|place| !place.is_whole())
+    }
+
     fn unreadable(&self) -> Vec<Missing> {
         self.unreadable.values().cloned().collect()
     }

@@ -249,6 +249,7 @@ pub(super) fn busy(
         if last.at_ns == 0 {
             progress.device.at_ns = now_ns;
         }
+        progress.held.clear();
         return rated(progress, uncovered_us, rates);
     };
     progress.spacing.add(&samples);
