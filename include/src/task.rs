@@ -54,6 +54,10 @@ pub const MAX_NAMES: usize = 4;
 /// Maximum number of arguments that are searched. gcc passes some hundred options on to a compiler in large projects.
 const MOST_ARGUMENTS: usize = 1024;
 
+/// The script of a task of Nextflow, in the task's directory. The shell around it exports the task's mark to all that it runs: to `rm` and
+/// `ln`, which stage the input, to `tee`, and to this one, whose end is the task's.
+pub const SCRIPT_OF_NEXTFLOW: &str = ".command.sh";
+
 /// What Snakemake puts before a rule's shell command: its strict mode for bash, and the two blanks that tell it from others' strict mode.
 pub const STRICT_MODE: &[u8] = b"set -euo pipefail;  ";
 

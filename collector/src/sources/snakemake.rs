@@ -20,6 +20,8 @@ const DIRECTORY_OPTIONS: [&str; 2] = ["-d", "--directory"];
 const MOST_ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a rule's name.
 const MOST_OF_RULE: usize = 64;
+/// Maximum number of rules of one command that are named.
+const MOST_RULES: usize = 3;
 /// Maximum number of bytes of a file.
 const MOST_BYTES: u64 = 1 << 20;
 /// Maximum depth of directories that are looked into. Snakemake divides a file's name that is too long into directories. Linux allows
@@ -38,10 +40,13 @@ struct Job {
 pub(crate) fn rules(directory: &Path, command: &[String], since_ns: u64, jobs: HashSet<u32>) -> Names {
     // Times of files can be a tick older than they should be.
     let since = UNIX_EPOCH + Duration::from_nanos(since_ns).saturating_sub(Duration::from_secs(1));
-    let directory =
-        directory_of(directory, command, &DIRECTORY_OPTIONS).unwrap_or_else(|| directory.to_owned());
-    let metadata = directory.join(METADATA);
-    in_time(move |deadline| read_rules(Files::of(metadata, since, deadline), &jobs))
+    // The options of another program can have the same names.
+    let named = directory_of(directory, command, &DIRECTORY_OPTIONS).map(|named| named.join(METADATA));
+    let usual = directory.join(METADATA);
+    in_time(move |deadline| {
+        let metadata = named.filter(|named| named.is_dir()).unwrap_or(usual);
+        read_rules(Files::of(metadata, since, deadline), &jobs)
+    })
 }
 
 /// Reads the rules of these jobs from the files.
@@ -54,15 +59,15 @@ fn read_rules(files: Files, jobs: &HashSet<u32>) -> Names {
         };
         let hash = hash(&command);
         if jobs.contains(&hash) {
-            found.entry(hash).or_default().insert(rule);
+            let rules = found.entry(hash).or_default();
+            if rules.len() < MOST_RULES {
+                rules.insert(beginning(&rule, MOST_OF_RULE).to_owned());
+            }
         }
     }
     // A command can be that of several rules. Which of them a job was, nothing tells.
     let joined = |rules: BTreeSet<String>| rules.into_iter().collect::<Vec<_>>().join(" or ");
-    found
-        .into_iter()
-        .map(|(hash, rules)| (hash, beginning(&joined(rules), MOST_OF_RULE).to_owned()))
-        .collect()
+    found.into_iter().map(|(hash, rules)| (hash, joined(rules))).collect()
 }
 
 /// The hash of the mark of a job with this shell command. Snakemake leaves out what is blank at its end when it runs it.

@@ -62,6 +62,8 @@ impl Containers {
             && !docker.serve()
         {
             directory.stand_back();
+            // Closes the socket, so that a client that has connected does not wait.
+            self.docker = None;
         }
     }
 

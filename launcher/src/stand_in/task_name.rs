@@ -8,15 +8,15 @@ use std::path::Path;
 use std::time::SystemTime;
 use std::{env, iter, process};
 
-use gpu_track_abi::task::{ArgumentMark, KINDS, Marks, TaskKind, VARIABLES, argument_mark};
+use gpu_track_abi::task::{
+    ArgumentMark, KINDS, Marks, SCRIPT_OF_NEXTFLOW, TaskKind, VARIABLES, argument_mark,
+};
 use gpu_track_collector::{ProcRoot, given_file};
 
 use super::shell_line::{ShellWork, work};
 use crate::cli::compact;
 
-/// Nextflow's script of a task, in the task's directory.
-const SCRIPT_OF_NEXTFLOW: &str = ".command.sh";
-/// The script beside it that prepares the task. Its first lines have the task's name.
+/// The script beside [`SCRIPT_OF_NEXTFLOW`] that prepares the task. Its first lines have the task's name.
 const LAUNCHER_OF_NEXTFLOW: &str = ".command.run";
 /// What stands before that name. Quotes are around it.
 const NAME_OF_NEXTFLOW: &str = "### name: ";

@@ -95,11 +95,10 @@ pub(crate) fn is_begun_once_a_try(kind: TaskKind) -> bool {
     !matches!(kind, TaskKind::Pytest | TaskKind::Env)
 }
 
-/// Why a task failed, by the end of its last try, and by the first process of it that a signal ended. `None`: it did not fail, or its end
-/// is not known.
+/// Why a task failed, by the end of its last try, and by a process of it that a signal ended. `None`: it did not fail, or its end is not
+/// known.
 ///
-/// That process need not be the reason: GNU parallel ends a `sleep` of its own. It is named if the exit code is that of its signal, as
-/// shells have it, or if no other process of the try went on.
+/// That process is named if the exit code is that of its signal, as shells have it, or if no process of the task began after its end.
 fn why(last: &EndOfTask, totals: &TaskTotals) -> Option<String> {
     let by_signal = |end: &EndOfTask| {
         let signal = signal_name(end.exit.signal?);
@@ -108,11 +107,11 @@ fn why(last: &EndOfTask, totals: &TaskTotals) -> Option<String> {
     match last.exit {
         Exit { signal: Some(_), .. } => by_signal(last),
         Exit { code: Some(code), .. } if code != 0 => {
-            let is_reason = |killed: &&EndOfTask| {
-                let is_code = killed.exit.signal.is_some_and(|signal| code == 128 + signal);
-                killed.end_ns >= last.start_ns && (is_code || killed.end_ns >= totals.went_on_ns)
-            };
-            Some(match totals.killed.as_ref().filter(is_reason).and_then(by_signal) {
+            let is_of_try = |killed: &&EndOfTask| killed.end_ns >= last.start_ns;
+            let by_code = totals.killed.get(&(code - 128)).filter(is_of_try);
+            let latest = || totals.killed.values().filter(is_of_try).max_by_key(|killed| killed.end_ns);
+            let killed = by_code.or_else(|| latest().filter(|killed| killed.end_ns >= totals.went_on_ns));
+            Some(match killed.and_then(by_signal) {
                 Some(killed) => format!("exit code {code}, after {killed}"),
                 None => format!("exit code {code}"),
             })
@@ -135,9 +134,9 @@ mod tests {
             start_ns,
             end_ns,
         };
-        let killed = Some(end((None, Some(9)), 30, 50));
+        let killed = [(9, end((None, Some(9)), 30, 50)), (13, end((None, Some(13)), 30, 45))];
         let of = |code, start_ns, went_on_ns| {
-            let totals = TaskTotals { killed: killed.clone(), went_on_ns, ..TaskTotals::default() };
+            let totals = TaskTotals { killed: killed.clone().into(), went_on_ns, ..TaskTotals::default() };
             why(&end((Some(code), None), start_ns, 90), &totals).unwrap()
         };
         let (alone, after) = ("exit code 3", ", after SIGKILL ended sort (pid 7)");
@@ -145,5 +144,6 @@ mod tests {
         assert_eq!(of(3, 20, 60), alone, "the job went on");
         assert_eq!(of(137, 20, 60), format!("exit code 137{after}"));
         assert_eq!(of(3, 60, 40), alone, "that was the try before");
+        assert_eq!(of(141, 20, 60), "exit code 141, after SIGPIPE ended sort (pid 7)");
     }
 }

@@ -1,5 +1,6 @@
 //! What a task used, as far as its processes were finalized and sampled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
@@ -44,9 +45,9 @@ pub(crate) struct TaskTotals {
     pub(crate) gpu_bytes: Option<u64>,
     /// The process that began the task and ended last.
     pub(crate) last: Option<EndOfTask>,
-    /// The first process that a signal ended.
-    pub(crate) killed: Option<EndOfTask>,
-    /// When the last process ended that a signal did not end, and that did not begin the task, CLOCK_MONOTONIC nanoseconds.
+    /// By signal, the last process that it ended.
+    pub(crate) killed: BTreeMap<i32, EndOfTask>,
+    /// The latest start of a process that did not begin the task, CLOCK_MONOTONIC nanoseconds.
     pub(crate) went_on_ns: u64,
 }
 
@@ -107,10 +108,11 @@ impl TaskTotals {
         let is_exact = is_of_task && self.processes == 1 && memory.peak_quality == Quality::Exact;
         self.exact_ram_bytes = memory.peak_rss_bytes.filter(|_| is_exact);
         self.gpu_bytes = self.gpu_bytes.max(gpu_bytes);
-        let is_first =
-            |killed: &EndOfTask| (process.end_ns(), process.ids.pid()) < (killed.end_ns, killed.pid);
-        if process.exit.signal.is_some() && self.killed.as_ref().is_none_or(is_first) {
-            self.killed = Some(EndOfTask::of(process));
+        if let Some(signal) = process.exit.signal.filter(|signal| !is_helper_of_parallel(process, *signal)) {
+            let killed = self.killed.entry(signal).or_insert_with(|| EndOfTask::of(process));
+            if (killed.end_ns, killed.pid) < (process.end_ns(), process.ids.pid()) {
+                *killed = EndOfTask::of(process);
+            }
         }
     }
 
@@ -123,11 +125,9 @@ impl TaskTotals {
         }
     }
 
-    /// Notes a process of it, which was finalized, as one that did not begin it.
-    pub(super) fn add_inner(&mut self, process: &ProcessSummary) {
-        if process.exit.signal.is_none() {
-            self.went_on_ns = self.went_on_ns.max(process.end_ns());
-        }
+    /// Notes a process of the task, which was finalized and did not begin it.
+    pub(super) fn note_other(&mut self, process: &ProcessSummary) {
+        self.went_on_ns = self.went_on_ns.max(process.start_ns);
     }
 
     /// Notes that the processes of the task held this much RAM together, bytes.
@@ -135,4 +135,9 @@ impl TaskTotals {
         self.ram_bytes = self.ram_bytes.max(bytes);
         self.ram_with_nested_bytes = self.ram_with_nested_bytes.max(bytes);
     }
+}
+
+/// GNU parallel kills a `sleep` of its own, which says nothing of a job.
+fn is_helper_of_parallel(process: &ProcessSummary, signal: i32) -> bool {
+    signal == libc::SIGKILL && &*process.name.command == "sleep"
 }

@@ -17,10 +17,6 @@ use super::task_totals::TaskTotals;
 use super::tree::task_table::TaskTable;
 use super::tree::{LiveInterval, ProcessId, ProcessSummary, TaskId, Tree};
 
-/// The script of a task of Nextflow. The shell around it exports the task's mark to all that it runs: to `rm` and `ln`, which stage the
-/// input, to `tee`, and to this one, whose end is the task's.
-const SCRIPT_OF_NEXTFLOW: &str = ".command.sh";
-
 /// What the processes of the tasks used.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Tasks {
@@ -165,17 +161,17 @@ impl Tasks {
             totals.begins_ns = Some(totals.begins_ns.unwrap_or(u64::MAX).min(process.start_ns));
         }
         // The process began the tasks from its own outwards, up to the one that it was made in.
-        let (mut has_begun, mut runs_script) = (true, process.name.command.ends_with(SCRIPT_OF_NEXTFLOW));
+        let (mut has_begun, mut ran_script) = (true, process.ids.ran_script);
         for (around, entry) in table.with_those_around(task) {
             has_begun &= around != born_in;
             let is_try = match entry.kind {
-                TaskKind::Nextflow => std::mem::take(&mut runs_script),
+                TaskKind::Nextflow => std::mem::take(&mut ran_script),
                 _ => has_begun,
             };
             if is_try {
                 self.totals_of(around).add_start(process);
             } else if around == task {
-                self.totals_of(task).add_inner(process);
+                self.totals_of(task).note_other(process);
             }
         }
     }
@@ -270,7 +266,7 @@ mod tests {
         let [of_job, of_unit] = [job, unit].map(|id| tasks.get(id).unwrap());
         assert_eq!((of_job.processes, of_job.starts, of_job.failed), (2, 1, 0));
         assert_eq!((of_job.usage.user_us, of_job.gpu_bytes), (4_000_000, Some(7)));
-        assert_eq!((of_job.last.as_ref().unwrap().pid, of_job.killed.as_ref().unwrap().pid), (20, 21));
+        assert_eq!((of_job.last.as_ref().unwrap().pid, of_job.killed[&9].pid), (20, 21));
         assert_eq!(of_job.end_ns, 9_000_000_000, "the nested task ended later");
         assert_eq!((of_unit.processes, of_unit.starts, of_unit.failed), (1, 1, 1));
         assert!(of_unit.is_io_known);
@@ -294,6 +290,7 @@ mod tests {
         let mut add = |command: &str, born_in, end_s, exit| {
             let mut process = ended(20, task, born_in, end_s, exit);
             process.name.command = command.into();
+            process.ids.ran_script = command == "bash .command.sh";
             tasks.add_finalized(&tree.tasks, &process, None);
         };
         add("rm", outer, 2, OK);

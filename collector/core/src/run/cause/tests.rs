@@ -46,6 +46,7 @@ pub(in crate::run) fn process(pid: u32, command: &str, exit: Exit) -> ProcessSum
         task: TaskId::WORKFLOW,
         born_in: TaskId::WORKFLOW,
         ran_before_task: false,
+        ran_script: false,
     };
     let usage = Usage { user_us: 2_000_000, ..Usage::default() };
     ProcessSummary {

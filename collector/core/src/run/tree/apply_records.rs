@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gpu_track_abi::record::{Event, Origin, SAME_USER};
+use gpu_track_abi::task::SCRIPT_OF_NEXTFLOW;
 
 use super::contribution::Contribution;
 use super::namespaces::{MatchEvidence, MatchQuery};
@@ -40,6 +41,9 @@ impl Writer {
     }
 }
 
+/// A process that was made to execute a program has done so within this, nanoseconds.
+const LONGEST_EXEC_NS: u64 = 50_000_000;
+
 impl Tree {
     /// Applies one event record. `origin` names the process that wrote it, and the time. `now_ns` is CLOCK_MONOTONIC.
     pub fn apply(&mut self, origin: &Origin, event: &Event, now_ns: u64) {
@@ -48,11 +52,17 @@ impl Tree {
             Event::Start { realtime_ns, pidfd_inode, max_rss_kib, ref names, rank, ref task } => {
                 // START names the parent by its pid in the writer's pid namespace. A parent outside of that has the pid 0 there.
                 let writer = self.writer(origin, key.pid_ns, pidfd_inode, realtime_ns, now_ns);
-                let id = self.start(&writer, bytes(max_rss_kib), &command_of_record(names));
+                let command = command_of_record(names);
+                let id = self.start(&writer, bytes(max_rss_kib), &command);
                 let process = self.processes.get(&id);
                 let from = process.map_or(TaskId::WORKFLOW, |process| process.ids.task);
-                // A process that was made for the task has its CPU time from its start on: that of the exec, too.
-                let made = process.filter(|process| !process.program.follows_another);
+                // A process that was made for the task has its CPU time from its start on: that of the exec, too. A copy of a shell can have
+                // done something else before.
+                let is_made_for_it = |process: &&Process| {
+                    let before_ns = writer.at_ns.saturating_sub(process.lifetime.start_ns);
+                    !process.program.follows_another && before_ns <= LONGEST_EXEC_NS
+                };
+                let made = process.filter(is_made_for_it);
                 let begin_ns = made.map_or(writer.at_ns, |process| process.lifetime.start_ns);
                 let has_failed = |id| Some(self.processes.get(&id)?.exit_status().is_failure());
                 let entered = self.tasks.enter((id, from), task, begin_ns, has_failed);
@@ -60,6 +70,8 @@ impl Tree {
                     if rank.is_of_several() {
                         process.ids.rank = Some(rank);
                     }
+                    let shell = command.strip_suffix(SCRIPT_OF_NEXTFLOW);
+                    process.ids.ran_script |= shell.is_some_and(|shell| shell.ends_with(' '));
                     if entered != process.ids.task {
                         process.ids.task = entered;
                         process.ids.ran_before_task = process.program.follows_another;

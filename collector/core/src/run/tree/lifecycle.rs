@@ -117,6 +117,7 @@ impl Tree {
             task,
             born_in: task,
             ran_before_task: false,
+            ran_script: false,
         }
     }
 

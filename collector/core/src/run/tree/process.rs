@@ -130,6 +130,8 @@ pub struct Ids {
     pub born_in: TaskId,
     /// It ran another program before the one with which it entered its task.
     pub ran_before_task: bool,
+    /// It executed the script of a task of Nextflow. Its subshells have that name, too, and did not.
+    pub ran_script: bool,
 }
 
 impl Ids {

@@ -54,7 +54,8 @@ impl TaskEntry {
     fn is_tried_again(&self, has_failed: impl Fn(ProcessId) -> Option<bool>) -> bool {
         match self.kind {
             TaskKind::Snakemake => has_failed(self.begun_by).unwrap_or(self.has_failed),
-            TaskKind::Compile => false,
+            // A configure compiles hundreds of such, one after another.
+            TaskKind::Compile => self.name.starts_with("conftest."),
             _ => true,
         }
     }

@@ -97,7 +97,7 @@ fn task_begins_with_its_process_or_when_that_enters_it_after_another_program() {
     let mut run = Run::new();
     let start_ns = |run: &Run, task: u32| run.tree.tasks.get(TaskId(task)).unwrap().start_ns;
     let forked_ns = run.now_ns;
-    run.fork(102, MAIN, MIB_KIB).later(5000).start_in_job(102, MAIN, 7);
+    run.fork(102, MAIN, MIB_KIB).later(30).start_in_job(102, MAIN, 7);
     assert!(!run.ids(102).ran_before_task, "a copy of the parent is no program");
     assert_eq!(start_ns(&run, TaskId::FIRST.0), forked_ns, "its CPU time is also that before the exec");
     run.start_in_job(102, MAIN, 7);
@@ -105,4 +105,6 @@ fn task_begins_with_its_process_or_when_that_enters_it_after_another_program() {
     run.start_in_job(102, MAIN, 8);
     assert!(run.ids(102).ran_before_task);
     assert_eq!(start_ns(&run, TaskId::FIRST.0 + 1), run.now_ns - MS);
+    run.fork(103, MAIN, MIB_KIB).later(5000).start_in_job(103, MAIN, 9);
+    assert_eq!(start_ns(&run, TaskId::FIRST.0 + 2), run.now_ns - MS, "a shell did something else before");
 }
