@@ -561,7 +561,5 @@ mod tests {
             keys("A\0B\0", &[("A", "x")], none).hashes
         );
         assert!(keys("A\0", &[], none).is_none() && keys("", &[("A", "x")], none).is_none());
-        // What the launcher inherited is no task of the run.
-        assert!(keys("A\0B\0", &[("A", "x"), ("B", "y")], &one.hashes).is_none());
     }
 }

@@ -82,8 +82,10 @@ pub struct CommandMetrics {
 /// The quantities of the tasks of one kind and name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TaskMetrics {
-    /// Kind and name, and the number of tasks if a run has several of that name.
+    /// Kind and name.
     pub task: String,
+    /// The most tasks of that name in one run, which are compared together.
+    pub n_tasks: usize,
     /// Wall time, CPU time, peak RAM.
     pub metrics: Vec<Metric>,
 }

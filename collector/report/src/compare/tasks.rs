@@ -21,13 +21,9 @@ pub(super) fn tasks(ways: &[RunsOfWay]) -> Vec<TaskMetrics> {
                 joined(tasks, |task| task.peak_ram_bytes.map(|bytes| bytes as f64), f64::max)
             }),
         ];
-        let count =
-            ways.iter().flat_map(|(_, runs)| runs.iter().map(|run| named(&run.report, &task).len())).max();
-        let task = match count {
-            Some(count @ 2..) => format!("{task} ({count} tasks)"),
-            _ => task,
-        };
-        TaskMetrics { task, metrics }
+        let runs = ways.iter().flat_map(|(_, runs)| runs.iter());
+        let n_tasks = runs.map(|run| named(&run.report, &task).len()).max().unwrap_or(0);
+        TaskMetrics { task, n_tasks, metrics }
     };
     heaviest(used, MAX_TASKS).map(compared).collect()
 }
@@ -74,8 +70,10 @@ mod tests {
         assert!(text(&comparison).contains(r"parallel \x1b[2J"));
         let mut twice = run(Some(10.0));
         twice.report.tasks.push(TaskUsage { cpu_s: None, ..twice.report.tasks[0].clone() });
-        let both = &compare(&[run(Some(10.0)), twice]).tasks[0];
-        assert_eq!(both.task, "snakemake sort \"a,b\" > c (2 tasks)");
+        let comparison = compare(&[run(Some(10.0)), twice]);
+        assert!(text(&comparison).contains(" > c (2 tasks)\n"), "{}", text(&comparison));
+        let both = &comparison.tasks[0];
+        assert_eq!((&*both.task, both.n_tasks), ("snakemake sort \"a,b\" > c", 2));
         assert_eq!(both.metrics[1].ratios, [Some(1.0), None], "one of the two is unknown");
     }
 

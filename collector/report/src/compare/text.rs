@@ -39,11 +39,12 @@ fn rows(comparison: &Comparison, indent: &str) -> Vec<Vec<String>> {
     let mut rows = vec![row("", heads(comparison))];
     rows.push(row("runs", comparison.ways.iter().map(|way| way.runs.to_string())));
     rows.extend(comparison.metrics.iter().map(|metric| row(label(metric.metric), cells(metric, comparison))));
-    let commands = comparison.commands.iter().map(|command| (&command.command, &command.metrics));
-    let tasks = comparison.tasks.iter().map(|task| (&task.task, &task.metrics));
-    for (name, metrics) in commands.chain(tasks) {
+    let commands = comparison.commands.iter().map(|command| (&command.command, 1, &command.metrics));
+    let tasks = comparison.tasks.iter().map(|task| (&task.task, task.n_tasks, &task.metrics));
+    for (name, count, metrics) in commands.chain(tasks) {
+        let count = if count > 1 { format!(" ({count} tasks)") } else { String::new() };
         // Names of tasks often differ at their ends.
-        rows.push(vec![quote::cut_middle(&quote::escape(name), TITLE_COLUMNS)]);
+        rows.push(vec![quote::cut_middle(&quote::escape(name), TITLE_COLUMNS) + &count]);
         for metric in metrics {
             rows.push(row(&format!("{indent}{}", label(metric.metric)), cells(metric, comparison)));
         }

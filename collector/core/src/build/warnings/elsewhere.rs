@@ -68,15 +68,19 @@ fn how_to_track(config: &ReportConfig, programs: &[&str]) -> (String, &'static s
 /// Warns of containers that a daemon runs and whose figures are not known.
 pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
     let of_containers =
-        report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Container);
-    let mut reasons: Vec<_> = of_containers.filter_map(|entry| entry.reason.as_deref()).collect();
+        || report.coverage.elsewhere.iter().filter(|entry| entry.kind == ElsewhereKind::Container);
+    let mut reasons: Vec<_> = of_containers().filter_map(|entry| entry.reason.as_deref()).collect();
     reasons.sort_unstable();
     reasons.dedup();
     started(report, ElsewhereKind::Container, "containers of", |programs| {
-        // Who may not use the socket can't ask by it, either.
-        let is_denied = reasons.iter().any(|reason| reason.contains("Permission denied"));
-        let has_name = reasons != [OF_NO_NAME] && !is_denied;
-        let program = programs.iter().find(|program| has_name && ["docker", "nerdctl"].contains(*program));
+        // Who may not use the socket can't ask by it, either, and what has no name can't be asked for.
+        let can_ask = |program: &str| {
+            let can = |reason: &str| reason != OF_NO_NAME && !reason.contains("Permission denied");
+            let mut entries = of_containers().filter(|entry| entry.program == program);
+            entries.any(|entry| entry.reason.as_deref().is_none_or(can))
+        };
+        let program =
+            programs.iter().find(|program| ["docker", "nerdctl"].contains(*program) && can_ask(program));
         let inspect = program.map_or(String::new(), |program| {
             format!("gpu-track-run --attach $({program} inspect --format {{{{.State.Pid}}}} NAME), or ")
         });
