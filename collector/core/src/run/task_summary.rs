@@ -107,10 +107,10 @@ fn why(last: &EndOfTask, totals: &TaskTotals) -> Option<String> {
     match last.exit {
         Exit { signal: Some(_), .. } => by_signal(last),
         Exit { code: Some(code), .. } if code != 0 => {
-            let is_of_try = |killed: &&EndOfTask| killed.end_ns >= last.start_ns;
-            let by_code = totals.killed.get(&(code - 128)).filter(is_of_try);
-            let latest = || totals.killed.values().filter(is_of_try).max_by_key(|killed| killed.end_ns);
-            let killed = by_code.or_else(|| latest().filter(|killed| killed.end_ns >= totals.went_on_ns));
+            let of_try = || totals.killed.iter().filter(|killed| killed.end_ns >= last.start_ns);
+            let by_code = of_try().find(|killed| killed.exit.signal == Some(code - 128));
+            let latest = of_try().max_by_key(|killed| killed.end_ns);
+            let killed = by_code.or(latest.filter(|killed| killed.end_ns >= totals.went_on_ns));
             Some(match killed.and_then(by_signal) {
                 Some(killed) => format!("exit code {code}, after {killed}"),
                 None => format!("exit code {code}"),
@@ -134,9 +134,9 @@ mod tests {
             start_ns,
             end_ns,
         };
-        let killed = [(9, end((None, Some(9)), 30, 50)), (13, end((None, Some(13)), 30, 45))];
+        let killed = vec![end((None, Some(9)), 30, 50), end((None, Some(13)), 30, 45)];
         let of = |code, start_ns, went_on_ns| {
-            let totals = TaskTotals { killed: killed.clone().into(), went_on_ns, ..TaskTotals::default() };
+            let totals = TaskTotals { killed: killed.clone(), went_on_ns, ..TaskTotals::default() };
             why(&end((Some(code), None), start_ns, 90), &totals).unwrap()
         };
         let (alone, after) = ("exit code 3", ", after SIGKILL ended sort (pid 7)");

@@ -1,6 +1,5 @@
 //! What a task used, as far as its processes were finalized and sampled.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpu_track_abi::record::Usage;
@@ -45,8 +44,8 @@ pub(crate) struct TaskTotals {
     pub(crate) gpu_bytes: Option<u64>,
     /// The process that began the task and ended last.
     pub(crate) last: Option<EndOfTask>,
-    /// By signal, the last process that it ended.
-    pub(crate) killed: BTreeMap<i32, EndOfTask>,
+    /// The last process that a signal ended, of each signal.
+    pub(crate) killed: Vec<EndOfTask>,
     /// The latest start of a process that did not begin the task, CLOCK_MONOTONIC nanoseconds.
     pub(crate) went_on_ns: u64,
 }
@@ -109,9 +108,10 @@ impl TaskTotals {
         self.exact_ram_bytes = memory.peak_rss_bytes.filter(|_| is_exact);
         self.gpu_bytes = self.gpu_bytes.max(gpu_bytes);
         if let Some(signal) = process.exit.signal.filter(|signal| !is_helper_of_parallel(process, *signal)) {
-            let killed = self.killed.entry(signal).or_insert_with(|| EndOfTask::of(process));
-            if (killed.end_ns, killed.pid) < (process.end_ns(), process.ids.pid()) {
-                *killed = EndOfTask::of(process);
+            match self.killed.iter_mut().find(|killed| killed.exit.signal == Some(signal)) {
+                Some(killed) if (killed.end_ns, killed.pid) > (process.end_ns(), process.ids.pid()) => {}
+                Some(killed) => *killed = EndOfTask::of(process),
+                None => self.killed.push(EndOfTask::of(process)),
             }
         }
     }

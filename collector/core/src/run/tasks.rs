@@ -266,7 +266,7 @@ mod tests {
         let [of_job, of_unit] = [job, unit].map(|id| tasks.get(id).unwrap());
         assert_eq!((of_job.processes, of_job.starts, of_job.failed), (2, 1, 0));
         assert_eq!((of_job.usage.user_us, of_job.gpu_bytes), (4_000_000, Some(7)));
-        assert_eq!((of_job.last.as_ref().unwrap().pid, of_job.killed[&9].pid), (20, 21));
+        assert_eq!((of_job.last.as_ref().unwrap().pid, of_job.killed[0].pid), (20, 21));
         assert_eq!(of_job.end_ns, 9_000_000_000, "the nested task ended later");
         assert_eq!((of_unit.processes, of_unit.starts, of_unit.failed), (1, 1, 1));
         assert!(of_unit.is_io_known);
