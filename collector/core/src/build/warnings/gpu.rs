@@ -485,8 +485,16 @@ fn missing_figures(usage: &GpuUsage) -> Vec<(Weight, String)> {
         }
         // The parts of the device have the figure, or the warning of its loss explains why it is missing.
         let is_explained = |reason: &Missing| reason.is_reported_by_parts() || *reason == Missing::Lost;
+        let has_part = |part: &DeviceUsage| part.device.parent.as_ref() == Some(&gpu.device.id);
+        let is_of_mig = gpu.is_part || usage.devices.iter().any(has_part);
+        // Of the rest, no instance has any, in any run.
+        let is_of_every_run = |figure, reason: &Missing| {
+            let is_utilization = matches!(figure, Figure::Utilization | Figure::ProcessUtilization);
+            is_of_mig && !is_utilization && *reason == Missing::NotSupported
+        };
         for (figure, reason) in missing_of(gpu) {
-            if !is_explained(&reason) && !figure.may_be_absent(&reason) {
+            let is_expected = figure.may_be_absent(&reason) || is_of_every_run(figure, &reason);
+            if !is_explained(&reason) && !is_expected {
                 note(&mut missing, &reason, figure, gpu);
             }
         }
