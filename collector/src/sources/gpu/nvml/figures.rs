@@ -381,7 +381,7 @@ fn utilization(api: &Api, handle: &mut Handle, sample: &mut DeviceSample) {
         let gpm = gpm_of(&mut handle.gpm, || Gpm::start(api, device, Some(parent)));
         let Ok(gpm) = gpm else { return };
         match gpm.read(api) {
-            Ok(Some(shown)) => (sample.busy, sample.activity) = (Some(shown.busy), Some(Ok(shown.activity))),
+            Ok(Some(shown)) => shown.put_into(sample),
             // It is too soon.
             Ok(None) => sample.busy = Some(Ok(Vec::new())),
             Err(missing) => {

@@ -13,7 +13,7 @@ use nvml_wrapper_sys::bindings::{
 
 use super::api::{Api, Plain, call, check, get};
 use super::policy;
-use crate::model::gpu::{Activity, Busy, Figure, Missing, Reading};
+use crate::model::gpu::{Activity, Busy, DeviceSample, Figure, Missing, Reading};
 use crate::sys::clock;
 
 /// nvml.h, `NVML_GPM_METRIC_GRAPHICS_UTIL`: time in which any compute or graphics work ran, percent.
@@ -164,6 +164,12 @@ impl Shown {
         let busy = utilization.map(|metric| Ok(Busy { us, percent: value(metric, MetricUnit::Percent)? }));
         Self { busy: busy.into_iter().collect(), activity }
     }
+
+    /// Puts the figures of an instance into its sample. Its utilization is the newest that can be known until as much time has passed again.
+    pub(super) fn put_into(self, sample: &mut DeviceSample) {
+        sample.busy_every_us = self.activity.us;
+        (sample.busy, sample.activity) = (Some(self.busy), Some(Ok(self.activity)));
+    }
 }
 
 /// The value of a metric in the figure's unit: percent, or bytes a second. A driver may give no number (NaN), and impossible ones.
@@ -199,8 +205,11 @@ mod tests {
             (None, Ok(Vec::new())),
         ] {
             let shown = Shown::new(&read, utilization.as_ref(), 9);
-            assert_eq!(shown.busy, busy);
             assert_eq!(shown.activity.values.first(), Some(&(Figure::SmActive, Ok(25.0))));
+            // Samples have all of them for as long.
+            let mut sample = DeviceSample::default();
+            shown.put_into(&mut sample);
+            assert_eq!((sample.busy, sample.busy_every_us), (Some(busy), 9));
         }
     }
 }
