@@ -221,10 +221,11 @@ impl Plan {
         Step::Read(id.clone(), self.visit(id, kind, now_ns))
     }
 
-    /// Whether a kind of figures of a device is lost if it is read late.
+    /// Whether a kind of figures of a device is lost if it is read late, or if others always come first.
     fn is_urgent(&self, id: &Option<String>, kind: Kind) -> bool {
         match kind {
-            Kind::Energy => true,
+            // The description is read once, and would wait for ever where the others take all the time.
+            Kind::Energy | Kind::Details => true,
             // Samples that the driver overwrites are urgent, unless most are overwritten in any case.
             Kind::Utilization => self.scale >= 1.0 || self.is_kept_up(id),
             _ => false,

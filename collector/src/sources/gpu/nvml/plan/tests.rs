@@ -244,6 +244,18 @@ fn devices_that_the_command_does_not_see_are_seldom_read_if_calls_are_slow() {
 }
 
 #[test]
+fn each_device_is_described_soon_however_slow_the_calls_are() {
+    for (devices, call_ns, soon_ns) in [(1, 50 * MS, 2_000 * MS), (8, 5 * MS, 5_000 * MS)] {
+        let mut plan = Plan::new(100 * MS, 20);
+        let ids: Vec<String> = (0..devices).map(|n| format!("GPU-{n}")).collect();
+        plan.set_devices(&ids, &BTreeSet::new(), 0);
+        let read = follow(&mut plan, soon_ns, |kind| if kind == Kind::Details { 4 } else { 1 } * call_ns);
+        let is_described = |id: &String| read.contains_key(&(Some(id.clone()), Kind::Details));
+        assert!(ids.iter().all(is_described), "{devices} devices");
+    }
+}
+
+#[test]
 fn at_the_end_everything_is_read_once_more() {
     let mut plan = plan(2);
     follow(&mut plan, 1_000 * MS, |_| 50_000);
