@@ -165,9 +165,12 @@ impl GpuUsage {
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
             self.devices.iter().filter_map(|device| device.was_listed_within(ended.latest_start_ns, end_ns));
-        // If each of them was read while the process lived, it was seen. If no list was ever read, it was not.
+        // If each of them was read while the process lived, it was seen. If no list was ever read, it was not. One with memory on a device was
+        // seen, too, even if the collector that saw it was killed, and the times of its readings with it.
         let is_any_listed = self.devices.iter().any(|device| device.lists.read.count > 0);
-        if is_any_listed && listed.all(|was_listed| was_listed) {
+        let was_seen =
+            self.processes.by_id.get(&ended.id).is_some_and(|process| process.peak_bytes.is_some());
+        if was_seen || (is_any_listed && listed.all(|was_listed| was_listed)) {
             return;
         }
         // A process without a library of a GPU's driver at its end used no GPU. Without an EXIT record, this is unknown (`None`).

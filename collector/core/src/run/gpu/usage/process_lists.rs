@@ -81,9 +81,10 @@ impl ProcessLists {
     }
 
     /// Whether the lists were read between `from_ns` and `to_ns`, both included, CLOCK_MONOTONIC nanoseconds. Readings that
-    /// are longer ago than `GpuPolicy::TIMES_KEPT_NS` are forgotten.
+    /// are longer ago than `GpuPolicy::TIMES_KEPT_NS` are forgotten. Of those before the collector was replaced, the last one is known.
     pub(super) fn were_read_within(&self, from_ns: u64, to_ns: u64) -> bool {
         let next = self.times.partition_point(|at| *at < from_ns);
-        self.times.get(next).is_some_and(|at| *at <= to_ns)
+        let mut at_ns = self.times.get(next).into_iter().chain([&self.read.last_ns]);
+        at_ns.any(|at| (from_ns..=to_ns).contains(at))
     }
 }

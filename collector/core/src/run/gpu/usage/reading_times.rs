@@ -14,7 +14,7 @@ pub struct ReadingTimes {
     /// When the first one was, CLOCK_MONOTONIC nanoseconds; 0: never.
     first_ns: u64,
     /// When the last one was, CLOCK_MONOTONIC nanoseconds; 0: never.
-    last_ns: u64,
+    pub(super) last_ns: u64,
 }
 
 impl ReadingTimes {

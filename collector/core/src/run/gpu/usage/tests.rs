@@ -529,6 +529,25 @@ fn process_between_two_readings_of_a_device_counts_as_unsampled() {
     assert_eq!(unsampled(brief(S, Some(false))), none, "it had no library for it");
 }
 
+/// The times of readings end with the collector that took them.
+// Requirement: GPU-52
+#[test]
+fn process_that_a_killed_collector_saw_is_not_unsampled() {
+    let mut bench = Bench::new(&[gpu("a")]);
+    bench.at(2, vec![memory("a", vec![listed(20, 500)])]);
+    bench.at(3, vec![memory("a", vec![listed(20, 500)])]);
+    let bytes = postcard::to_stdvec(&bench.usage).unwrap();
+    let unsampled = |process| {
+        let mut usage: GpuUsage = postcard::from_bytes(&bytes).unwrap();
+        usage.ended(&process);
+        usage.unsampled.combined
+    };
+    assert_eq!(unsampled(process(2, 20, S, None)), 0, "it ran at the last reading, which lists it");
+    assert_eq!(unsampled(process(2, 20, S, Some(2_500_000_000))), 0, "a list had it");
+    assert_eq!(unsampled(process(3, 30, S, None)), 0, "it ran at the last reading");
+    assert_eq!(unsampled(process(3, 30, 4 * S, None)), 1, "it began after that");
+}
+
 // Requirement: GPU-22
 #[test]
 fn figure_that_could_not_be_read_for_a_while_has_a_gap() {
