@@ -216,6 +216,22 @@ fn alerts_of_gpus_go_on_and_off() {
     );
 }
 
+// Requirement: LIMIT-9, ALERT-4
+#[test]
+fn rules_on_gpus_of_a_driver_that_fails_are_said_to_have_no_effect() {
+    let gpus = FakeGpus::new(1, "init 9");
+    let options = ["--limit", "gpu_ram=1G,gpu_idle=9s,wall=9s", "--alert", "gpu_ram>1G,ram>99%"];
+    let run = gpus.tracked(gpus.words(&["for:300"])).options(&options).run();
+    let warnings = run.report().warnings();
+    for rules in
+        ["Not held: gpu_", "gpu_idle=9s, since", "gpu_ram=1G, since", "Alerts not watched: gpu_ram>1G, since"]
+    {
+        assert!(warnings.contains(rules), "{warnings}");
+    }
+    assert!(!warnings.contains("wall=9s") && !warnings.contains("ram>99%"), "{warnings}");
+    assert!(run.report().at("run_limits.0.reason").is_string(), "{}", run.report().at("run_limits"));
+}
+
 // Requirement: WHY-11
 #[test]
 fn limit_that_ended_the_run_is_its_cause_though_a_gpu_was_full() {

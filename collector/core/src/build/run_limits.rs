@@ -120,6 +120,11 @@ pub(super) fn for_time(time_s: Option<f64>) -> String {
     time_s.map(|s| format!(" for {s:.1} s")).unwrap_or_default()
 }
 
+/// Whether a GPU driver gave no reading, so that nothing tells what its GPUs do.
+pub(super) fn has_gpu_driver_failed(inputs: &Inputs) -> bool {
+    !inputs.run.gpu.usage.backends.failed.is_empty()
+}
+
 /// Why a limit has no effect, or is not enforced by the kernel. `None`: it is in effect, and enforced by the kernel if that was asked
 /// for. `gpus`: how many GPUs the run may use.
 fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
@@ -127,10 +132,12 @@ fn reason(inputs: &Inputs, limit: &Rule, gpus: u32) -> Option<String> {
     if inputs.config.discovery.untracked.is_some() && !limit.is_held_by_timer() {
         return Some("it was not held: the run was not tracked".to_owned());
     }
-    if matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle) && gpus == 0 {
+    let is_of_gpus = matches!(limit.quantity, Quantity::GpuRam | Quantity::GpuIdle);
+    if is_of_gpus && gpus == 0 && !has_gpu_driver_failed(inputs) {
         return Some("it was not held: no GPU is tracked".to_owned());
     }
-    if let Some((_, time_s)) = inputs.run.rules.not_held().find(|(not_held, _)| *not_held == limit) {
+    let mut not_held = inputs.run.rules.not_held(has_gpu_driver_failed(inputs));
+    if let Some((_, time_s)) = not_held.find(|(not_held, _)| *not_held == limit) {
         let time = for_time(time_s);
         return Some(format!("it was not held{time}: {}", limit.quantity.why_not_held(time_s)));
     }

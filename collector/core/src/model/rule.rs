@@ -53,8 +53,10 @@ impl Quantity {
         const RAM: &str = "the memory that the run may use is not known";
         const GPU_WORK: &str = "there is no GPU that the run may use, or one does not tell how busy it is";
         const NEVER: &str = "it was not known";
-        const DRIVERS_OF_WORK: Option<&str> = Some("the drivers of the GPUs do not tell how busy they are");
-        const DRIVERS_OF_RAM: Option<&str> = Some("the drivers of the GPUs do not tell this memory");
+        const DRIVERS_OF_WORK: Option<&str> =
+            Some("the drivers of the GPUs do not tell, or too seldom, how busy they are");
+        const DRIVERS_OF_RAM: Option<&str> =
+            Some("the drivers of the GPUs do not tell this memory, or too seldom");
         let (unit, [is_limited, is_alerted], unknown, untold) = match self {
             Self::Ram => (Bytes, [true, true], RAM, None),
             Self::GpuRam => (Bytes, [true, true], "no GPU told the memory of the run", DRIVERS_OF_RAM),
@@ -69,10 +71,10 @@ impl Quantity {
         Row { unit, acts_below: matches!(self, Self::Disk), is_limited, is_alerted, unknown, untold }
     }
 
-    /// Why a limit of it had no effect: because no sample knew the quantity, or samples did not for some seconds (`time_s`).
+    /// Why a limit or an alert of it had no effect: because no sample knew the quantity, or samples did not for some seconds (`time_s`).
     pub fn why_not_held(self, time_s: Option<f64>) -> &'static str {
         let Row { unknown, untold, .. } = self.row();
-        untold.filter(|_| time_s.is_none()).unwrap_or(unknown)
+        untold.map_or(unknown, |untold| time_s.map_or(untold, |_| "the GPUs were not read often enough"))
     }
 }
 

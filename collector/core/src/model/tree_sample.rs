@@ -161,15 +161,8 @@ impl GpuSums {
     /// Other programs' memory counts, too. If the run has no memory on any GPU, it is 0 and the memory of the largest GPU. `None`: no
     /// GPU tells both.
     pub fn fullest(&self) -> Option<(u64, u64)> {
-        let used_and_whole = |sample: &GpuSample| {
-            let memory = sample.device.memory_bytes.filter(|memory| *memory > 0)?;
-            let own = sample.run_bytes?.combined;
-            // The two were read at different times, so the run's part can be larger than the whole use.
-            let used = sample.used_bytes.map_or(own, |used| used.max(own));
-            Some((if own > 0 { used } else { 0 }, memory))
-        };
         let used_part = |(used, memory): &(u64, u64)| *used as f64 / *memory as f64;
-        let all = self.devices.iter().filter_map(used_and_whole);
+        let all = self.devices.iter().filter_map(GpuSample::used_and_whole);
         all.max_by(|a, b| used_part(a).total_cmp(&used_part(b)).then(a.1.cmp(&b.1)))
     }
 
@@ -226,6 +219,15 @@ impl GpuSample {
     /// One of its gauges, in its own unit. `None`: it is not known.
     pub fn gauge(&self, figure: Figure) -> Option<f64> {
         self.gauges.get(&figure).copied()
+    }
+
+    /// The memory in use, or 0 if the run has none on it, and the whole memory, bytes. `None`: it does not tell both.
+    pub fn used_and_whole(&self) -> Option<(u64, u64)> {
+        let memory = self.device.memory_bytes.filter(|memory| *memory > 0)?;
+        let own = self.run_bytes?.combined;
+        // The two were read at different times, so the run's part can be larger than the whole use.
+        let used = self.used_bytes.map_or(own, |used| used.max(own));
+        Some((if own > 0 { used } else { 0 }, memory))
     }
 }
 

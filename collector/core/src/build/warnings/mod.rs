@@ -9,10 +9,11 @@ mod sinks;
 use std::collections::BTreeMap;
 
 use super::inputs::Inputs;
-use super::run_limits::for_time;
+use super::run_limits::{for_time, has_gpu_driver_failed};
 use crate::model::config::Layer;
 use crate::model::counts_in_words::{processes, records, times};
 use crate::model::report::{Cause, Coverage, CpuTime, MaxRam, Report, Stage, Topic, Warning};
+use crate::model::rule::Rule;
 
 /// Maximum number of processes that one warning names.
 const MOST_NAMED: usize = 10;
@@ -59,6 +60,7 @@ const CAUSES: &[(Topic, CauseCheck)] = &[
     (Topic::Figures, unknown_ram),
     (Topic::Figures, ram_floor),
     (Topic::Command, limits_not_held),
+    (Topic::Command, alerts_not_watched),
     (Topic::Figures, ram_at_most),
     (Topic::Figures, no_ram),
     (Topic::Figures, no_process),
@@ -444,14 +446,26 @@ fn unknown_ram(inputs: &Inputs, report: &Report) -> Option<String> {
 
 /// Names the user's limits that had no effect, all the time or for a while, because samples did not know the figures that they watch.
 fn limits_not_held(inputs: &Inputs, _: &Report) -> Option<String> {
+    let rules = inputs.run.rules.not_held(has_gpu_driver_failed(inputs));
+    unwatched_rules("Not held", &rules.collect::<Vec<_>>())
+}
+
+/// Names the user's alerts that could not go on or off, as [`limits_not_held`] does.
+fn alerts_not_watched(inputs: &Inputs, _: &Report) -> Option<String> {
+    let rules = inputs.run.rules.not_watched(has_gpu_driver_failed(inputs));
+    unwatched_rules("Alerts not watched", &rules.collect::<Vec<_>>())
+}
+
+/// Says that these rules had no effect, each for the given time in seconds (`None`: all the time). `what` is the beginning of the text.
+fn unwatched_rules(what: &str, rules: &[(&Rule, Option<f64>)]) -> Option<String> {
     let mut by_reason = BTreeMap::<_, Vec<String>>::new();
-    for (limit, time_s) in inputs.run.rules.not_held() {
-        let words = limit.words.clone() + &for_time(time_s);
-        by_reason.entry(limit.quantity.why_not_held(time_s)).or_default().push(words);
+    for (rule, time_s) in rules {
+        let words = rule.words.clone() + &for_time(*time_s);
+        by_reason.entry(rule.quantity.why_not_held(*time_s)).or_default().push(words);
     }
-    let lines = by_reason.iter().map(|(reason, limits)| format!("{}, since {reason}", limits.join(", ")));
+    let lines = by_reason.iter().map(|(reason, rules)| format!("{}, since {reason}", rules.join(", ")));
     let lines = lines.collect::<Vec<_>>().join("; ");
-    (!lines.is_empty()).then(|| format!("Not held: {lines}."))
+    (!lines.is_empty()).then(|| format!("{what}: {lines}."))
 }
 
 /// Says that one process of a group is known to have held more RAM than any sample saw of the whole group. Names the largest such

@@ -1,11 +1,14 @@
 //! Alerts: the user is told when one begins and when it is over. A command of the user can run then, too.
 //!
-//! A sample that lacks an alert's figure leaves the alert as it is, on or off.
+//! A sample that lacks an alert's figure leaves the alert as it is, on or off. Between two readings of a slow GPU driver, many do. So the
+//! time for which a figure is beyond its threshold goes on over such samples, unless they are too many ([`UNKNOWN_FOR_NS`]).
 
 use serde::{Deserialize, Serialize};
 
 use super::growth::Rise;
 use super::hysteresis::{Change, Hysteresis, Side};
+use super::limits::is_of_drivers;
+use super::watch::{UNKNOWN_FOR_NS, Watch};
 use super::{Moment, Rules};
 use crate::model::alert::{EventKind, RunEvent};
 use crate::model::order::{Action, Order, OrderId, OrderedBy};
@@ -21,6 +24,9 @@ const CRITICAL_PERCENT: f64 = 95.0;
 pub(crate) struct Alert {
     pub(crate) rule: Rule,
     pub(crate) state: Hysteresis,
+    /// Whether its figure was known.
+    #[serde(default)]
+    pub(super) watch: Watch,
     /// The threshold (of growth: what the run may use) when the figure was last known, in the unit of a report.
     pub(crate) allowed: Option<f64>,
     /// For an alert of growth: which memory rose last.
@@ -62,7 +68,14 @@ type Rises = [Option<Rise>; 2];
 impl Alert {
     /// Makes an alert that is off.
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, state: Hysteresis::default(), allowed: None, grown: MemoryKind::Ram, now: None }
+        Self {
+            rule,
+            state: Hysteresis::default(),
+            watch: Watch::default(),
+            allowed: None,
+            grown: MemoryKind::Ram,
+            now: None,
+        }
     }
 
     /// The kind of its event when it goes on.
@@ -84,7 +97,7 @@ impl Rules {
     /// Decides which alerts go on or off, and returns their events. Orders that the user is told of each, and that the user's command
     /// runs, if there is one.
     pub(super) fn decide_alerts(&mut self, moment: &Moment, orders: &mut Orders) -> Vec<RunEvent> {
-        let memory = moment.sample.gpu.fullest().map(|(_, memory_bytes)| memory_bytes);
+        let memory = self.gpu_memory.fullest(&moment.sample.gpu).map(|(_, memory_bytes)| memory_bytes);
         let gpu_ram_rise = memory.and_then(|memory_bytes| self.gpu_growth.rise(Some(memory_bytes)));
         let ram_rise = self.ram_growth.rise(self.most_ram());
         // In the order of MemoryKind.
@@ -97,6 +110,15 @@ impl Rules {
             }
         }
         events
+    }
+
+    /// The alerts that were not watched for [`UNKNOWN_FOR_NS`] or longer, as [`Self::not_held`] has limits.
+    pub(crate) fn not_watched(&self, has_driver_failed: bool) -> impl Iterator<Item = (&Rule, Option<f64>)> {
+        self.alerts.iter().filter_map(move |alert| {
+            let was_untold = has_driver_failed && is_of_drivers(&alert.rule);
+            let is_long = alert.watch.unknown_ns() >= UNKNOWN_FOR_NS;
+            Some((&alert.rule, alert.watch.unwatched_s(was_untold || is_long)?))
+        })
     }
 
     /// Orders what is done when an alert, given by its index, goes on or off.
@@ -127,11 +149,17 @@ impl Rules {
         } else {
             self.figure(&alert.rule, rises, moment)
         };
+        let can_be_known = self.knowable_ns(&alert.rule).is_some();
         let alert = self.alerts.get_mut(index)?;
         alert.grown = grown;
+        // Time in which the use of a GPU is unknown is not idle, so it is not bridged.
+        let bridged_ns = if alert.rule.quantity == Quantity::GpuIdle { 0 } else { UNKNOWN_FOR_NS };
+        if can_be_known {
+            alert.watch.note(sample.at_ns, figure.is_some(), bridged_ns);
+        }
         let Some(figure) = figure else {
             // `now` stays: it is of the last sample with a figure.
-            alert.state.take_unknown();
+            alert.state.take_unknown(sample.at_ns, bridged_ns);
             return None;
         };
         // The unit of a report, to which `in_report_unit` converts amounts.
@@ -171,6 +199,9 @@ impl Rules {
 
     /// The figure of an alert that is not one of growth. `None`: it is not known.
     fn figure(&self, rule: &Rule, rises: Rises, moment: &Moment) -> Option<AlertFigure> {
+        if let (Quantity::GpuRam, Threshold::Percent(_)) = (rule.quantity, rule.threshold) {
+            self.gpu_memory.fullest(&moment.sample.gpu)?;
+        }
         let level = self.level(rule, moment)?;
         let side = Side::new(level, rule.quantity.row().acts_below);
         // `usable` serves only the time until memory is full, which only a rise has.
@@ -183,7 +214,9 @@ impl Rules {
     fn figure_of_growth(&self, kind: MemoryKind, rise: Option<Rise>, moment: &Moment) -> Option<AlertFigure> {
         let (bytes, usable) = match kind {
             MemoryKind::Ram => (moment.sample.footprint_bytes.combined.end, self.most_ram()),
-            MemoryKind::GpuRam => moment.sample.gpu.fullest().map(|(used, memory)| (used, Some(memory)))?,
+            MemoryKind::GpuRam => {
+                self.gpu_memory.fullest(&moment.sample.gpu).map(|(used, memory)| (used, Some(memory)))?
+            }
         };
         let usable = usable.map(|bytes| bytes as f64);
         let side = if rise.is_some() { Side::Beyond } else { Side::Back };
@@ -347,6 +380,49 @@ mod tests {
             run_bytes: Some(Groups { combined: run_mb * MB, ..Groups::default() }),
             ..GpuSample::default()
         }
+    }
+
+    /// A slow driver: only each of these seconds' samples knows the GPUs, of which the first is full and the others are not.
+    // Requirement: ALERT-4
+    #[test]
+    fn alert_goes_on_and_off_by_the_rare_readings_of_slow_drivers() {
+        let list = [
+            alert("gpu_ram>80%", Quantity::GpuRam, Threshold::Percent(80.0)),
+            alert("gpu_ram>1M", Quantity::GpuRam, Threshold::Amount(MB)),
+        ];
+        let events = |known_every_ms: u64, gpus: u64| {
+            let mut rules = rules(&list);
+            let mut events = Vec::new();
+            for at_ms in (0..40_000).step_by(100) {
+                let mut sample = with_ram(at_ms, 0);
+                let used_mb = if at_ms < 20_000 { 900 } else { 0 };
+                // The driver gives one GPU after another.
+                let number = at_ms / known_every_ms % gpus;
+                let mut device = gpu(if number == 0 { used_mb } else { 0 }, 0);
+                Arc::make_mut(&mut device.device).id = number.to_string();
+                if at_ms % known_every_ms == 0 {
+                    sample.gpu.run_bytes = Some(Groups { combined: used_mb * MB, ..Groups::default() });
+                } else {
+                    (device.used_bytes, device.run_bytes) = (None, None);
+                }
+                device.read_ns = 1;
+                sample.gpu.devices = vec![device];
+                events.extend(after(&mut rules, &sample));
+            }
+            let unwatched = rules.not_watched(false).map(|(rule, _)| rule.words.clone()).collect::<Vec<_>>();
+            (events, unwatched)
+        };
+        let on_and_off = |percent: [f64; 2], amount: [f64; 2]| {
+            let kinds = [EventKind::Warning, EventKind::Recovered];
+            let mut events =
+                Vec::from_iter([percent, amount].into_iter().flat_map(|at| kinds.into_iter().zip(at)));
+            events.sort_by(|a, b| a.1.total_cmp(&b.1));
+            events
+        };
+        assert_eq!(events(600, 1), (on_and_off([1.2, 21.6], [1.2, 21.6]), vec![]));
+        assert_eq!(events(900, 4), (on_and_off([3.6, 23.4], [1.8, 22.5]), vec![]), "one GPU after another");
+        let rarely = events(6000, 1);
+        assert_eq!(rarely, (vec![], vec!["gpu_ram>80%".to_owned(), "gpu_ram>1M".to_owned()]), "it is told");
     }
 
     // Requirement: ALERT-1

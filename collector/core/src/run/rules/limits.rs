@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::watch::{UNKNOWN_FOR_NS, Watch};
 use super::{Moment, Rules};
 use crate::model::order::{Action, Order, OrderId, OrderedBy};
 use crate::model::rule::{Quantity, Response, Rule};
@@ -14,8 +15,6 @@ use crate::run::orders::Orders;
 
 /// A launcher that has not acted this long after a limit of wall time is gone, nanoseconds.
 const WALL_GRACE_NS: f64 = 1e9;
-/// If a limit's figure is unknown for this long, from the first sample on that could have it, the user is told, nanoseconds.
-const UNKNOWN_FOR_NS: u64 = 5_000_000_000;
 
 /// A limit, and whether it was exceeded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,18 +23,14 @@ pub(super) struct Limit {
     exceeded: Option<Exceeded>,
     /// What it orders was done.
     has_acted: bool,
-    /// Its figures were known at a sample, so it was held (enforced).
-    was_known: bool,
-    /// The time before samples that did not know its figures, nanoseconds.
-    unknown_ns: u64,
-    /// The last sample, CLOCK_MONOTONIC nanoseconds. `None`: none could have its figures yet.
-    sampled_ns: Option<u64>,
+    /// Whether its figures were known, so that it was held (enforced).
+    watch: Watch,
 }
 
 impl Limit {
     /// Makes a limit that was not exceeded yet.
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, exceeded: None, has_acted: false, was_known: false, unknown_ns: 0, sampled_ns: None }
+        Self { rule, exceeded: None, has_acted: false, watch: Watch::default() }
     }
 }
 
@@ -56,20 +51,21 @@ impl Rules {
     }
 
     /// The limits that were not held, since samples did not have their figures, each with the seconds for which it was not; `None`: all
-    /// the time. Less than [`UNKNOWN_FOR_NS`] in all does not count.
-    pub(crate) fn not_held(&self) -> impl Iterator<Item = (&Rule, Option<f64>)> {
-        let time = |limit: &Limit| match limit.was_known {
-            false => self.knowable_ns(limit).map(|_| None),
-            true => (limit.unknown_ns >= UNKNOWN_FOR_NS).then_some(Some(limit.unknown_ns as f64 / 1e9)),
-        };
-        self.limits.iter().filter_map(move |limit| Some((&limit.rule, time(limit)?)))
+    /// the time. `has_driver_failed`: a GPU driver gave no reading.
+    pub(crate) fn not_held(&self, has_driver_failed: bool) -> impl Iterator<Item = (&Rule, Option<f64>)> {
+        self.limits.iter().filter_map(move |limit| {
+            let rule = &limit.rule;
+            let could_be_known =
+                self.knowable_ns(rule).is_some() || (has_driver_failed && is_of_drivers(rule));
+            Some((rule, limit.watch.unwatched_s(could_be_known)?))
+        })
     }
 
-    /// The time of the first sample that could have the figures of a limit, CLOCK_MONOTONIC nanoseconds. If a GPU driver tells the
+    /// The time of the first sample that could have the figures of a rule, CLOCK_MONOTONIC nanoseconds. If a GPU driver tells the
     /// figures, that is the first sample with a reading of a GPU. `untold` then says what it means if the driver does not. `None`:
     /// there was none.
-    fn knowable_ns(&self, limit: &Limit) -> Option<u64> {
-        if limit.rule.quantity.row().untold.is_some() { self.gpu_read_ns } else { self.sampled_ns }
+    pub(super) fn knowable_ns(&self, rule: &Rule) -> Option<u64> {
+        if is_of_drivers(rule) { self.gpu_read_ns } else { self.sampled_ns }
     }
 
     /// The limit because of which the tree was ended, if it was. Of several, the one that was exceeded first.
@@ -113,14 +109,12 @@ impl Rules {
     fn note_known(&mut self, index: usize, moment: &Moment, orders: &mut Orders) {
         let Some(limit) = self.limits.get(index) else { return };
         // Until a GPU was read, it is not known which figures its driver tells.
-        let Some(knowable_ns) = self.knowable_ns(limit) else { return };
+        let Some(knowable_ns) = self.knowable_ns(&limit.rule) else { return };
         let is_known = self.level(&limit.rule, moment).is_some();
         let (Some(limit), Ok(number)) = (self.limits.get_mut(index), u32::try_from(index)) else { return };
-        limit.was_known |= is_known;
-        let before_ns = limit.sampled_ns.replace(moment.sample.at_ns).filter(|_| !is_known);
-        limit.unknown_ns += before_ns.map_or(0, |before_ns| moment.sample.at_ns.saturating_sub(before_ns));
-        let is_unknown =
-            !limit.was_known && moment.sample.at_ns.saturating_sub(knowable_ns) >= UNKNOWN_FOR_NS;
+        let now_ns = moment.sample.at_ns;
+        limit.watch.note(now_ns, is_known, 0);
+        let is_unknown = !limit.watch.was_known && now_ns.saturating_sub(knowable_ns) >= UNKNOWN_FOR_NS;
         // The order of the limit's action has epoch 0, and this one epoch 1, so that their ids differ.
         let id = OrderId { by: OrderedBy::Limit(number), epoch: 1 };
         if is_unknown && !orders.knows(id) {
@@ -164,6 +158,11 @@ impl Rules {
         orders.issue(Order { id: OrderId { by: OrderedBy::Limit(number), epoch: 0 }, action });
         limit.exceeded = Some(exceeded);
     }
+}
+
+/// Whether drivers of GPUs tell the figure of a rule.
+pub(super) fn is_of_drivers(rule: &Rule) -> bool {
+    rule.quantity.row().untold.is_some()
 }
 
 #[cfg(test)]
@@ -347,13 +346,16 @@ mod tests {
             let actions = (0..9).flat_map(|s| ordered(&mut rules, &mut orders, &sample(s, gpus(s))));
             // An order comes again until the launcher has answered it.
             let told: BTreeSet<String> = actions.map(|action| format!("{action:?}")).collect();
-            (told.len(), rules.not_held().map(|(limit, _)| limit.quantity).collect::<Vec<_>>())
+            (told.len(), rules.not_held(false).map(|(limit, _)| limit.quantity).collect::<Vec<_>>())
         };
         let [known, unknown] = [known, unknown].map(|gpu| &*Box::leak(Box::new(gpu)));
         let unheld = || vec![Quantity::GpuIdle, Quantity::Stall, Quantity::GpuRam];
         assert_eq!(told(&|_| unknown), (3, unheld()));
         assert_eq!(told(&|_| known), (0, Vec::new()));
         assert_eq!(told(&|s| if s == 4 { known } else { unknown }), (0, unheld()), "it was known once");
+        let why = |time_s| Quantity::GpuIdle.why_not_held(time_s);
+        assert!(why(None).starts_with("the drivers of the GPUs do not tell"));
+        assert_eq!(why(Some(8.9)), "the GPUs were not read often enough");
     }
 
     // Requirement: LIMIT-9
@@ -363,12 +365,16 @@ mod tests {
         let all = [ends_at(Quantity::Cpu, S), percent, ends_at(Quantity::GpuRam, GIB)];
         let (mut rules, mut orders) = with_usable(&all, None);
         let none = GpuSums::default();
-        assert_eq!(rules.not_held().count(), 0, "no sample was taken");
+        assert_eq!(rules.not_held(false).count(), 0, "no sample was taken");
         assert_eq!(ordered(&mut rules, &mut orders, &sample(1, &none)), []);
         let text = "the limit ram is not held: the memory that the run may use is not known.".to_owned();
         assert_eq!(ordered(&mut rules, &mut orders, &sample(6, &none)), [Action::Tell(text)]);
-        let unheld = |rules: &Rules| rules.not_held().map(|(limit, _)| limit.quantity).collect::<Vec<_>>();
+        let unheld =
+            |rules: &Rules| rules.not_held(false).map(|(limit, _)| limit.quantity).collect::<Vec<_>>();
         assert_eq!(unheld(&rules), [Quantity::Ram]);
+        // A driver that failed may have GPUs.
+        let if_failed: Vec<_> = rules.not_held(true).map(|(limit, _)| limit.quantity).collect();
+        assert_eq!(if_failed, [Quantity::Ram, Quantity::GpuRam]);
         // The sample at which one limit ends the tree notes what is known for the others, too.
         let (mut rules, mut orders) = super::tests::rules(&[ends_at(Quantity::Cpu, S), all[1].clone()]);
         assert_eq!(ordered(&mut rules, &mut orders, &with_cpu(sample(1, &none), 2 * S)).len(), 1);

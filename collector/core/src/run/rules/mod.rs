@@ -8,7 +8,9 @@ mod figures;
 mod growth;
 mod hysteresis;
 mod idle;
+mod last_memory;
 pub(crate) mod limits;
+mod watch;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,7 @@ use crate::run::orders::Orders;
 use alerts::Alert;
 use growth::Growth;
 use idle::Idle;
+use last_memory::LastMemory;
 use limits::Limit;
 
 /// What the run may use.
@@ -55,6 +58,9 @@ pub(crate) struct Rules {
     ram_growth: Growth,
     /// Growth of the memory in use on the fullest GPU.
     gpu_growth: Growth,
+    /// The memory in use on each GPU.
+    #[serde(default)]
+    gpu_memory: LastMemory,
     /// The first sample, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
     sampled_ns: Option<u64>,
     /// The first sample with a reading of a GPU, CLOCK_MONOTONIC nanoseconds. `None`: there was none.
@@ -102,7 +108,8 @@ impl Rules {
             return Vec::new();
         }
         self.ram_growth.add(start_ns, sample.at_ns, sample.footprint_bytes.combined.end);
-        if let Some((used_bytes, _)) = sample.gpu.fullest() {
+        self.gpu_memory.add(&sample.gpu, sample.at_ns);
+        if let Some((used_bytes, _)) = self.gpu_memory.fullest(&sample.gpu) {
             self.gpu_growth.add(start_ns, sample.at_ns, used_bytes);
         }
         self.decide_alerts(moment, orders)
