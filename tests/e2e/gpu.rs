@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::gpu::{FakeGpus, GPU0, GPU1};
-use crate::support::report::Report;
+use crate::support::report::{Report, UNREAD_GPUS};
 use crate::support::{skip, tracked, wait_until};
 
 // Requirement: HINT-3
@@ -251,6 +251,14 @@ fn gpu_figures_survive_a_killed_collector() {
     assert_eq!(run.status.code(), Some(0));
     assert_eq!(run.report().gpu_ram(), [Some(700), Some(0), Some(700)]);
     assert_eq!(run.report().gpu(GPU0).f64("power.energy_j"), 500.0);
+    // The time in which the collector was replaced can be short enough for no warning.
+    for warning in run.report().all_warnings() {
+        assert!(
+            !warning.starts_with(UNREAD_GPUS) || warning.contains("the collector was killed"),
+            "{warning}"
+        );
+        assert!(!warning.contains("lived between two readings"), "{warning}");
+    }
 }
 
 #[test]

@@ -54,19 +54,21 @@ pub(super) struct Basis {
     pub(super) busy_cores: Option<f64>,
     /// Largest charged memory of the launcher's innermost cgroup with a limit, bytes, if it was reached during the run.
     pub(super) cgroup_peak_bytes: Option<u64>,
+    /// The command's environment numbers GPUs in an order that only CUDA knows, so it may mean other ones than were counted.
+    pub(super) is_gpu_order_unsure: bool,
     /// Start of the session, which is just before that of the command, seconds since the epoch.
     pub(super) started_s: f64,
 }
 
 /// What to ask for next time, concluded from the rest of the report.
 pub(super) fn hints(report: &Report, basis: &Basis) -> Hints {
-    let gpu_memory = gpu_memory::gpu_memory(report);
+    let gpu_memory = gpu_memory::gpu_memory(report, basis.is_gpu_order_unsure);
     let hints = Hints {
         withheld: withheld(report),
         memory: memory(report, basis.cgroup_peak_bytes),
         time: Some(time(report, basis.started_s)),
         cpus: cpus(report, basis.busy_cores),
-        gpus: gpus(report),
+        gpus: gpus(report).filter(|_| !basis.is_gpu_order_unsure),
         gpu_memory_reason: gpu_memory.as_ref().err().cloned(),
         gpu_memory: gpu_memory.ok(),
     };
@@ -251,10 +253,13 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     })
 }
 
-/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. `None`: the run was given none, or for one of
-/// them it is not known whether it was used or busy.
+/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. `None`: the run was given none, it used one that
+/// its environment does not name, or for one of those given it is not known whether it was used or busy.
 fn gpus(report: &Report) -> Option<GpusHint> {
     let given = report.usable.gpus.count.filter(|count| *count > 0)?;
+    if report.gpus.iter().any(|gpu| gpu.visible == Some(false) && gpu.used == Some(true)) {
+        return None;
+    }
     let (mut count, mut held_idle) = (0, Vec::new());
     for gpu in usable_devices(&report.gpus) {
         let (max_percent, is_used) = (gpu.utilization.max_percent?, gpu.used?);
@@ -490,7 +495,7 @@ mod tests {
         assert_eq!(judged(None, Some(1.0)), (false, true), "others had a core, and it may have waited");
     }
 
-    // Requirement: HINT-1
+    // Requirement: HINT-1, HINT-54
     #[test]
     fn gpus_are_those_ever_busy_and_idle_ones_are_named() {
         let gpu = |id: &str, used, percent: Option<f64>| {
@@ -514,6 +519,14 @@ mod tests {
         report.gpus.pop();
         report.gpus.push(gpu("D", None, Some(9.0)));
         assert_eq!(gpus(&report), None, "D was not read all the time");
+        report.gpus.pop();
+        let unsure = Basis { is_gpu_order_unsure: true, ..Basis::default() };
+        assert_eq!(
+            [hints(&report, &Basis::default()), hints(&report, &unsure)].map(|hints| hints.gpus.is_some()),
+            [true, false]
+        );
+        report.gpus.push(GpuDevice { visible: Some(false), ..gpu("E", Some(true), Some(9.0)) });
+        assert_eq!(gpus(&report), None, "the program chose E itself");
     }
 
     // Requirement: HINT-2

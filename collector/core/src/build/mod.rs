@@ -182,6 +182,7 @@ fn basis(inputs: &Inputs) -> Basis {
     Basis {
         busy_cores: inputs.run.cpu.busy.quantile(hints::Policy::BUSY_PART),
         cgroup_peak_bytes: innermost.filter(|limit| limit.is_peak_of_run).and_then(|limit| limit.peak_bytes),
+        is_gpu_order_unsure: inputs.run.gpu.usage.is_order_unsure,
         started_s: inputs.config.start.realtime_ns as f64 / 1e9,
     }
 }

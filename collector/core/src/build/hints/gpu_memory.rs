@@ -1,9 +1,10 @@
 //! How much memory a GPU needs: from the most that the run held on one GPU at a time.
 
 use super::{GIB, Policy, fits};
-use crate::model::gpu::Figure;
+use crate::build::warnings::gpu::MOST_REGULAR;
+use crate::model::gpu::{Figure, Missing};
 use crate::model::mig_profiles;
-use crate::model::report::{GpuDevice, GpuMemoryHint, MigProfileHint, Report};
+use crate::model::report::{GpuDevice, GpuMemoryHint, GpuReading, MigProfileHint, Report};
 
 /// Memory of usual GPUs, GB, as people call it.
 const CARDS_GB: [u32; 9] = [16, 24, 32, 40, 48, 80, 96, 141, 192];
@@ -13,7 +14,8 @@ const USABLE_PART: f64 = 0.95;
 const BUSY_OF_ONE_SLICE: f64 = 15.0;
 
 /// Makes the hint, or gives why there is none. GPUs differ in memory by whole gibibytes, so the hint is rounded up to a whole one.
-pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
+/// `is_order_unsure`: see [`Basis`](super::Basis).
+pub(super) fn gpu_memory(report: &Report, is_order_unsure: bool) -> Result<GpuMemoryHint, String> {
     if report.usable.gpus.count.is_none() {
         return Err("a GPU driver failed".into());
     }
@@ -25,7 +27,11 @@ pub(super) fn gpu_memory(report: &Report) -> Result<GpuMemoryHint, String> {
         report.gpus.iter().any(|other| other.parent.as_ref() == Some(&gpu.id) && other.used == Some(true))
     };
     let mut largest: Option<(u64, &GpuDevice)> = None;
-    let can_be_used = |gpu: &&GpuDevice| gpu.visible != Some(false) && gpu.used != Some(false);
+    // Whatever the environment names, a GPU with a process of the run on it was used.
+    let can_be_used = |gpu: &&GpuDevice| match gpu.used {
+        Some(is_used) => is_used,
+        None => is_order_unsure || gpu.visible != Some(false),
+    };
     for gpu in report.gpus.iter().filter(can_be_used).filter(|gpu| !has_used_part(gpu)) {
         let bytes = held_bytes(gpu)?;
         if gpu.used.is_none() && bytes == 0 {
@@ -88,7 +94,20 @@ fn mig_profile(gpu: &GpuDevice, wanted_bytes: u64) -> Option<MigProfileHint> {
 fn held_bytes(gpu: &GpuDevice) -> Result<u64, String> {
     let figure = Figure::ProcessMemory.name();
     if let Some(gap) = gpu.gaps.iter().find(|gap| gap.figure == figure) {
-        return Err(format!("{figure} was not read on {} for {:.1} s: {}", gpu.id, gap.time_s, gap.reason));
+        let GpuReading { mean_interval_s, max_interval_s, .. } = gpu.reading;
+        // A slow driver, and not one that did not answer once.
+        let is_slow = |(mean, max): &(f64, f64)| {
+            gap.reason == Missing::Unread.to_string() && *max <= mean * MOST_REGULAR
+        };
+        return Err(match mean_interval_s.zip(max_interval_s).filter(is_slow) {
+            Some((mean, _)) => {
+                format!("{figure} was read every {mean:.2} s only on {}, so a peak may be missing", gpu.id)
+            }
+            None => format!("{figure} was not read on {} for {:.1} s: {}", gpu.id, gap.time_s, gap.reason),
+        });
+    }
+    if let Some(lost_at_s) = gpu.lost_at_s {
+        return Err(format!("{} was lost at {lost_at_s:.1} s, and may have needed more later", gpu.id));
     }
     let missing = gpu.missing.iter().find(|missing| missing.figure == figure);
     let reason = missing.map_or("readings missed a process, or lack its memory", |missing| &missing.reason);
@@ -114,7 +133,7 @@ mod tests {
         let mut report = full();
         report.usable.gpus = UsableGpus { count: u32::try_from(gpus.len()).ok(), source: None };
         report.gpus = gpus;
-        gpu_memory(&report)
+        gpu_memory(&report, false)
     }
 
     // Requirement: HINT-3
@@ -162,7 +181,15 @@ mod tests {
         let part = GpuDevice { parent: Some("A".into()), ..gpu("MIG", Some(true), Some(5 * GB)) };
         let others = GpuDevice { visible: Some(false), ..gpu("hidden", None, Some(90 * GB)) };
         let gpus = vec![gpu("A", Some(true), Some(20 * GB)), part, others, gpu("B", Some(false), None)];
-        assert_eq!(hint(gpus).unwrap().device, "MIG");
+        assert_eq!(hint(gpus.clone()).unwrap().device, "MIG");
+        let mut report = full();
+        report.gpus = gpus;
+        report.gpus[2].memory.max_combined_bytes = Some(0);
+        let unsure = gpu_memory(&report, true).unwrap_err();
+        assert_eq!(unsure, "it is not known whether a process used hidden");
+        // The program chose a GPU that its environment does not name.
+        (report.gpus[2].used, report.gpus[2].memory.max_combined_bytes) = (Some(true), Some(90 * GB));
+        assert_eq!(gpu_memory(&report, false).unwrap().device, "hidden");
     }
 
     // Requirement: HINT-3
@@ -180,13 +207,23 @@ mod tests {
         let error = hint(vec![known.clone(), missing]).unwrap_err();
         assert_eq!(error, "memory by process is unknown on B: no permission");
         let gap = GpuGap { figure: "memory by process".into(), reason: "it hung".into(), time_s: 2.54 };
-        let with_gap = GpuDevice { gaps: vec![gap], ..known };
+        let with_gap = GpuDevice { gaps: vec![gap], ..known.clone() };
         assert_eq!(
-            hint(vec![with_gap]).unwrap_err(),
+            hint(vec![with_gap.clone()]).unwrap_err(),
             "memory by process was not read on A for 2.5 s: it hung"
         );
+        let mut slow = with_gap.clone();
+        slow.gaps[0].reason = Missing::Unread.to_string();
+        (slow.reading.mean_interval_s, slow.reading.max_interval_s) = (Some(0.6), Some(0.9));
+        assert_eq!(
+            hint(vec![slow]).unwrap_err(),
+            "memory by process was read every 0.60 s only on A, so a peak may be missing"
+        );
+        let lost = GpuDevice { lost_at_s: Some(1.0), ..gpu("B", used, Some(GB)) };
+        let error = hint(vec![known.clone(), lost]).unwrap_err();
+        assert_eq!(error, "B was lost at 1.0 s, and may have needed more later");
         let mut report = full();
         report.usable.gpus.count = None;
-        assert_eq!(gpu_memory(&report).unwrap_err(), "a GPU driver failed");
+        assert_eq!(gpu_memory(&report, false).unwrap_err(), "a GPU driver failed");
     }
 }

@@ -8,7 +8,7 @@ use super::super::gpu::{
 use super::super::inputs::Inputs;
 use super::gpu_names::names;
 use crate::model::counts_in_words::{processes, times};
-use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, Missing, Vendor};
+use crate::model::gpu::{DRIVER_PERCENT_AT_INTERVAL as GIVEN_PERCENT, Figure, GpuConfig, Missing, Vendor};
 use crate::model::report::{Stage, Topic, Warning};
 use crate::model::sorting::Sorting;
 use crate::run::gpu::GpuUsage;
@@ -22,7 +22,7 @@ const UNCOVERED_PART: f64 = 0.1;
 /// The least time for which such a figure is not counted that is worth a warning, seconds.
 const LEAST_UNCOUNTED_S: f64 = 0.2;
 /// A driver counts as always slow, and not only once, if its longest time between two readings is at most this many times the mean.
-const MOST_REGULAR: f64 = 3.0;
+pub(in crate::build) const MOST_REGULAR: f64 = 3.0;
 /// The least time without utilization that is worth a warning, seconds. If a driver takes no samples of an idle GPU, it takes 2 s
 /// until that GPU is known to be idle.
 const LEAST_WITHOUT_UTILIZATION_S: f64 = 2.25;
@@ -69,6 +69,7 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     let unresponsive = |(name, since_ns): &(String, u64)| unresponsive(name, seconds(*since_ns));
     all.extend(Weight::Whole, command, usage.unresponsive.iter().map(unresponsive));
     all.extend(Weight::Whole, figures, no_gpu_of_vendor(inputs));
+    all.extend(Weight::Whole, figures, no_visible_gpu(usage, &inputs.config.gpu));
     all.extend(Weight::Remark, figures, nothing_logged(inputs));
     let unknown_names = usage.backends.unknown_names.iter();
     all.extend(Weight::Whole, figures, unknown_names.map(|name| unknown_name(usage, name)));
@@ -78,8 +79,9 @@ pub(super) fn warnings(inputs: &Inputs) -> Vec<Warning> {
     all.extend(Weight::Whole, command, usage.devices.iter().flat_map(xid_errors));
     all.extend(Weight::Whole, command, usage.devices.iter().filter_map(memory_errors));
     all.extend(Weight::Whole, figures, ambiguous_indices(usage));
+    all.extend(Weight::Whole, figures, used_though_hidden(usage));
     all.extend(Weight::Peak, figures, slow_readings(inputs));
-    all.extend(Weight::Peak, figures, unread(usage));
+    all.extend(Weight::Peak, figures, unread(usage, inputs.config.restarts));
     all.extend(Weight::Peak, figures, unsampled_processes(usage));
     all.extend(Weight::Peak, figures, sum_of_few_readings(usage));
     for (weight, text) in missing_figures(usage).into_iter().chain(unread_spans(usage)) {
@@ -122,6 +124,16 @@ fn no_gpu_of_vendor(inputs: &Inputs) -> Option<String> {
     Some(format!(
         "--gb {vendor}: there is no GPU of this vendor{which}, so all GPU figures are 0. GPUs of other vendors are left out."
     ))
+}
+
+/// Warns that `--visible` leaves no GPU. `None`: it leaves one, was not asked for, or there is none at all.
+fn no_visible_gpu(usage: &GpuUsage, config: &GpuConfig) -> Option<String> {
+    let is_none =
+        usage.devices.is_empty() && !usage.machine.is_empty() && usage.backends.unknown_names.is_empty();
+    (config.only_visible && config.vendor.is_none() && is_none).then(|| {
+        "--visible: the command's environment names no GPU of this machine, so all GPU figures are 0."
+            .to_owned()
+    })
 }
 
 /// Warns that the log of `--trace-gpu` has no line of a GPU, which would look like a failure. `None`: it has some, was not asked for,
@@ -353,8 +365,8 @@ fn is_slow(usage: &GpuUsage, gpu: &DeviceUsage) -> bool {
 }
 
 /// Warns of GPUs whose driver did not answer for a while. Not of those that are always slow: [`slow_readings`] warns of them. `None`:
-/// there is none.
-fn unread(usage: &GpuUsage) -> Option<String> {
+/// there is none. `restarts`: how often the collector was replaced.
+fn unread(usage: &GpuUsage, restarts: u32) -> Option<String> {
     // No time between readings is much longer than the mean.
     let is_always_slow = |gpu: &DeviceUsage| {
         let longest_ns = usage.longest_unanswered_ns(gpu) as f64;
@@ -366,8 +378,10 @@ fn unread(usage: &GpuUsage) -> Option<String> {
     };
     let unread: Vec<&DeviceUsage> = usage.devices.iter().filter(is_unread).collect();
     let unanswered_ns = unread.iter().map(|gpu| usage.unanswered_ns(gpu)).max()?;
+    // A collector that replaces a killed one has to initialise the driver again.
+    let killed = if restarts > 0 { "the collector was killed, or " } else { "" };
     Some(format!(
-        "GPU memory was not read for {:.1} s of the run on {}: the driver or the machine was slow. Memory that was used in that time \
+        "GPU memory was not read for {:.1} s of the run on {}: {killed}the driver or the machine was slow. Memory that was used in that time \
          is missing. If none was seen at other times, it is not known whether any was used.",
         unanswered_ns as f64 / 1e9,
         names(usage, &unread)
@@ -419,6 +433,19 @@ fn ambiguous_indices(usage: &GpuUsage) -> Option<String> {
         "The indices in CUDA_VISIBLE_DEVICES were read in PCI bus order, but CUDA's default order has the fastest GPU first: \
          they may mean other GPUs. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPUs by UUID."
             .into()
+    })
+}
+
+/// Names the GPUs that the command used though its environment does not name them. `None`: there are none.
+fn used_though_hidden(usage: &GpuUsage) -> Option<String> {
+    let is_hidden = |gpu: &&DeviceUsage| gpu.is_visible == Some(false) && gpu.run.is_used;
+    let devices: Vec<&DeviceUsage> = usage.devices.iter().filter(is_hidden).collect();
+    (!devices.is_empty()).then(|| {
+        format!(
+            "GPUs that the command used though its environment does not name them: {}. A program can choose GPUs itself, and CUDA \
+             can number them in another order. How many GPUs the next job needs is not known.",
+            names(usage, &devices)
+        )
     })
 }
 
@@ -543,7 +570,38 @@ fn idle(usage: &GpuUsage) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::gpu::Device;
     use crate::model::groups::Groups;
+
+    // Requirement: HINT-54
+    #[test]
+    fn gpu_that_was_used_though_the_environment_does_not_name_it_is_told() {
+        let gpu = |id: &str, is_visible, is_used| {
+            let device = Device { id: id.into(), ..Device::default() };
+            let mut gpu = DeviceUsage::default();
+            (gpu.is_visible, gpu.device, gpu.run.is_used) = (is_visible, device.into(), is_used);
+            gpu
+        };
+        let of = |devices| used_though_hidden(&GpuUsage { devices, ..GpuUsage::default() });
+        let (hidden, seen) = (Some(false), Some(true));
+        let text = of(vec![gpu("A", seen, false), gpu("B", hidden, true), gpu("C", hidden, false)]).unwrap();
+        assert!(text.contains("name them: B. A program"), "{text}");
+        assert_eq!(of(vec![gpu("A", seen, true), gpu("B", hidden, false), gpu("C", None, true)]), None);
+    }
+
+    // Requirement: GPU-9
+    #[test]
+    fn visible_gpus_that_are_none_of_the_machine_are_told() {
+        let told = |only_visible, machine: &[&str], devices| {
+            let machine = machine.iter().map(|id| (*id).to_owned()).collect();
+            let config = GpuConfig { only_visible, ..GpuConfig::default() };
+            no_visible_gpu(&GpuUsage { machine, devices, ..GpuUsage::default() }, &config).is_some()
+        };
+        assert!(told(true, &["A"], vec![]));
+        assert!(!told(false, &["A"], vec![]));
+        assert!(!told(true, &[], vec![]), "a machine without GPUs");
+        assert!(!told(true, &["A"], vec![DeviceUsage::default()]));
+    }
 
     // Requirement: GPU-1
     #[test]

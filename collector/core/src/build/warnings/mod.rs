@@ -2,7 +2,7 @@
 //! what, what it means for the figures, and what to do where something can be done.
 
 mod elsewhere;
-mod gpu;
+pub(super) mod gpu;
 mod gpu_names;
 mod sinks;
 

@@ -19,7 +19,7 @@ pub struct Hints {
     pub time: Option<TimeHint>,
     /// CPUs.
     pub cpus: Option<CpusHint>,
-    /// GPUs.
+    /// GPUs; `None`: it had none, used others than its environment names, or it is not known which.
     pub gpus: Option<GpusHint>,
     /// Memory of one GPU.
     pub gpu_memory: Option<GpuMemoryHint>,
