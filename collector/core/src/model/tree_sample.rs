@@ -157,6 +157,19 @@ impl GpuSums {
         reporting.all(|sample| sample.busy_percent.is_some()).then_some(true)
     }
 
+    /// How busy the busiest GPU is on which the run has memory, percent. Of a GPU with other processes, only the work of the run's
+    /// counts, if the driver tells it. Otherwise a GPU of which others hold most is left out, since it may be busy for them. `None`:
+    /// none is left, or one does not tell.
+    pub fn busy_of_run(&self) -> Option<f64> {
+        let busy = self.devices.iter().filter_map(|device| {
+            let own_bytes = device.run_bytes.map_or(0, |bytes| bytes.combined);
+            let is_mostly_runs = device.used_bytes.is_none_or(|used| own_bytes >= used / 2);
+            let is_counted = own_bytes > 0 && (device.run_busy_percent.is_some() || is_mostly_runs);
+            is_counted.then_some(device.run_busy_percent.or(device.busy_percent))
+        });
+        busy.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
+    }
+
     /// The memory in use and the whole memory, bytes, of the fullest GPU on which the run has memory: allocations fail there first.
     /// Other programs' memory counts, too. If the run has no memory on any GPU, it is 0 and the memory of the largest GPU. `None`: no
     /// GPU tells both.
@@ -182,6 +195,7 @@ impl GpuSums {
             used_bytes: before.used_bytes.max(next.used_bytes),
             run_bytes: larger_groups(before.run_bytes, next.run_bytes),
             busy_percent: larger(before.busy_percent, next.busy_percent),
+            run_busy_percent: larger(before.run_busy_percent, next.run_busy_percent),
             throttle_bits: next.throttle_bits.or(before.throttle_bits),
             is_incomplete: next.is_incomplete,
             gauges,
@@ -206,6 +220,9 @@ pub struct GpuSample {
     pub run_bytes: Option<Groups<u64>>,
     /// Utilisation in a stretch of time, percent. A driver may report several between two readings.
     pub busy_percent: Option<f64>,
+    /// Utilisation by the run's processes, percent. `None`: the driver does not tell it, or no others are on the GPU.
+    #[serde(default)]
+    pub run_busy_percent: Option<f64>,
     /// The driver's bits of why its clocks are low. `None`: not known.
     pub throttle_bits: Option<u64>,
     /// A figure was not asked for yet, so that the next sample may know it.

@@ -37,7 +37,7 @@ use crate::model::order::{Order, OrderId, OrderResult, OrderedBy};
 use crate::model::record_or_event::{Damage, Finding, ReadUpTo, StoredRecord, number};
 use crate::model::run_limit::{Excess, LargestProcess, LargestProcesses};
 use crate::model::signal::SignalReceived;
-use crate::model::tree_sample::{GpuSample, GpuSums, ItemKind, TreeSample};
+use crate::model::tree_sample::{GpuSums, ItemKind, TreeSample};
 
 /// All that the core knows of a run, in parts that each deal with one subject.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -497,16 +497,11 @@ impl RunState {
         self.decide(gpus);
     }
 
-    /// How busy the GPUs are on which the run holds memory, and how much its owners compute. A GPU of which others hold most may be busy
-    /// for them. `None`: there are none, one does not tell, or the sample is longer than the readings of a driver stand for.
+    /// How busy the run keeps its GPUs, and how much the processes on them compute. `None`: it is not known, or the sample is longer than
+    /// the readings of a driver stand for.
     fn gpu_moment(&self, sample: &Sample, gpus: &GpuSums) -> Option<GpuMoment> {
         const LONGEST_NS: u64 = 2_000_000_000;
-        let is_runs = |device: &&GpuSample| {
-            let own_bytes = device.run_bytes.map_or(0, |bytes| bytes.combined);
-            own_bytes > 0 && device.used_bytes.is_none_or(|used| own_bytes >= used / 2)
-        };
-        let busy = gpus.devices.iter().filter(is_runs).map(|device| device.busy_percent);
-        let busy_percent = busy.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)?;
+        let busy_percent = gpus.busy_of_run()?;
         if sample.at_ns.saturating_sub(sample.from_ns) > LONGEST_NS {
             return None;
         }

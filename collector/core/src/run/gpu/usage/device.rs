@@ -57,6 +57,8 @@ pub struct RunOnDevice {
     /// The driver's last list has a process of the run without its memory, so their sum is not known.
     #[serde(default)]
     pub lacks_memory: bool,
+    /// The driver's last list has processes that are not of the run.
+    has_others: bool,
     /// When the driver first listed a process of the run by a known pid, CLOCK_MONOTONIC nanoseconds.
     listed_since_ns: Option<u64>,
     /// The driver listed a pid of another pid namespace, which may be that of a process of the run.
@@ -90,6 +92,8 @@ struct ListSums {
     with_memory: BTreeSet<u64>,
     /// Processes with an entry that lacks the memory in this list and in the one before. By id, with whether it is the main one.
     lacking_memory: BTreeMap<u64, bool>,
+    /// A process is not of the run.
+    has_others: bool,
 }
 
 impl ListSums {
@@ -241,6 +245,8 @@ impl DeviceUsage {
             used_bytes: gauges.remove(&Figure::MemoryUsed).map(|bytes| bytes as u64),
             run_bytes: self.recent.run_bytes.get(oldest_ns).filter(|_| !self.run.lacks_memory),
             busy_percent: self.recent.busy_percent.get(oldest_ns),
+            // What is alone on a device keeps it busy, whatever the driver tells of processes.
+            run_busy_percent: self.recent.run_busy_percent.get(oldest_ns).filter(|_| self.run.has_others),
             throttle_bits: self.throttle_bits.filter(|_| self.throttle_read_ns >= oldest_ns),
             is_incomplete: self.is_incomplete(),
             gauges,
@@ -495,7 +501,10 @@ impl DeviceUsage {
                 }
                 // The pid's process is younger than the entry: the driver kept the entry of an ended process.
                 Some(_) => {}
-                None => self.run.has_foreign |= pids.is_foreign(listed.pid),
+                None => {
+                    sums.has_others = true;
+                    self.run.has_foreign |= pids.is_foreign(listed.pid);
+                }
             }
         }
         self.lists.forget_unlisted(at_ns);
@@ -529,6 +538,7 @@ impl DeviceUsage {
         }
         processes.add_memory(number, &self.device.id, at_ns, &sums.by_process);
         self.run.lacks_memory = sums.whole().is_none();
+        self.run.has_others = sums.has_others;
         self.steps.add(MemoryList {
             at_ns,
             oldest_ns: at_ns.saturating_sub(reading.most_unread_ns),
@@ -578,7 +588,15 @@ impl DeviceUsage {
             processes.add_idle(number, &self.device.id, sample.process_busy_us, &stretches);
         }
         self.run.has_any_samples |= !list.is_empty();
-        maxima.add_process_busy(number, at_ns, &stretches.sums());
+        let sums = stretches.sums();
+        // If pids mean other processes than ours, or none was ever the run's, a list without the run's says nothing of the run.
+        let has_own = self.run.has_samples && !self.run.has_foreign_samples;
+        if has_own && sample.process_busy_us > 0 {
+            let most = sums.iter().map(|(_, sum)| sum.combined).fold(0.0, f64::max);
+            let known_ns = sample.process_busy_us.saturating_mul(1000).min(GpuPolicy::LONGEST_SAMPLE_NS);
+            self.recent.run_busy_percent.add(at_ns.saturating_add(known_ns), most.min(100.0));
+        }
+        maxima.add_process_busy(number, at_ns, &sums);
     }
 
     /// Takes in the driver's accounting entries. They also have the peaks of processes that no sample saw. `maxima`: those of the

@@ -54,6 +54,8 @@ pub(super) struct RecentFigures {
     pub(super) run_bytes: Recent<Groups<u64>>,
     /// Utilisation, percent.
     pub(super) busy_percent: Recent<f64>,
+    /// Utilisation by the run's processes, percent.
+    pub(super) run_busy_percent: Recent<f64>,
     /// Figures that go up and down, the memory in use among them.
     gauges: BTreeMap<Figure, Recent<f64>>,
 }
@@ -79,6 +81,7 @@ impl RecentFigures {
     pub(super) fn begin(&mut self) {
         self.run_bytes.begin();
         self.busy_percent.begin();
+        self.run_busy_percent.begin();
         self.gauges.values_mut().for_each(Recent::begin);
     }
 }

@@ -367,6 +367,36 @@ fn process_that_is_on_a_device_and_not_reported_is_idle() {
     assert_eq!(busy(&bench, 1), (Some(120.0 / 9.0), Some(60.0), 9.0));
 }
 
+/// Others hold most of the GPU's memory, and keep it busy.
+// Requirement: SLOW-7
+#[test]
+fn gpu_that_others_share_is_as_busy_for_the_run_as_its_processes_are() {
+    let of = |own_bytes: u64, own_percent: Option<f64>, others: usize| {
+        let mut bench = Bench::new(&[gpu("a")]);
+        let busy = |percent| Busy { us: 1_000_000, percent };
+        let list = own_percent.map(|percent| {
+            let by = |pid, percent| ProcessBusy { pid, busy: busy(percent), is_from_start: false };
+            Ok(vec![by(20, percent), by(99, 95.0)])
+        });
+        let read = DeviceSample {
+            busy: Some(Ok(vec![busy(95.0)])),
+            process_busy: list,
+            process_busy_us: 1_000_000,
+            values: vec![(Figure::MemoryUsed, Ok(1000.0))],
+            ..memory("a", [listed(20, own_bytes), listed(99, 1000 - own_bytes)][..=others].to_vec())
+        };
+        bench.at(2, vec![read.clone()]);
+        bench.at(3, vec![read]);
+        bench.usage.now(3 * S).busy_of_run()
+    };
+    let busy_of_run = |own_bytes, own_percent| of(own_bytes, own_percent, 1);
+    assert_eq!(of(600, Some(5.0), 0), Some(95.0), "it is alone, so the GPU is busy for it");
+    assert_eq!(busy_of_run(400, Some(90.0)), Some(90.0));
+    assert_eq!(busy_of_run(600, Some(5.0)), Some(5.0), "it holds most, and the others compute");
+    assert_eq!(busy_of_run(400, None), None, "the driver does not tell whose work it is");
+    assert_eq!(busy_of_run(600, None), Some(95.0));
+}
+
 /// With samples of the driver that are further apart than readings, half of the readings have none.
 #[test]
 fn utilization_is_known_until_the_next_sample_of_the_driver() {
