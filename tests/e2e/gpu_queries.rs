@@ -141,7 +141,7 @@ const FIELDS: [(&str, &str, &str, &str); 27] = [
     ("fan.speed", "fan.speed [%]", "30", " %"),
     ("mig.mode.current", "mig.mode.current", "Disabled", ""),
     ("pci.bus_id", "pci.bus_id", "00000000:3B:00.0", ""),
-    ("clocks_throttle_reasons.active", "clocks_throttle_reasons.active", "0x0000000000000004", ""),
+    ("clocks_throttle_reasons.active", "clocks_event_reasons.active", "0x0000000000000004", ""),
     ("timestamp", "timestamp", "", ""),
 ];
 
@@ -204,7 +204,8 @@ fn what_a_gpu_is_and_single_reasons_are_answered_and_what_the_driver_does_not_te
     let script = "0.compute_major 9\n0.compute_minor 0\n0.serial 1654922\n0.vbios 96.00.74\n0.pcie_generation 5\n0.pcie_width 16\n\
                   0.pcie_generation_now 4\n0.pcie_width_now 8\n0.graphics_clock_max 1980\n0.sm_clock_max 1980\n\
                   0.memory_clock_max 2619\n0.power_limit_default 700000\n0.power_limit_least 200000\n0.power_limit_most 700000\n\
-                  0.ecc_mode 1\n0.persistence 0\n0.compute_mode 3\n0.throttle 68\n1.compute_major !999\n1.power_limit_least !4\n\
+                  0.ecc_mode 1\n0.ecc_mode_pending 0\n0.display_active 0\n0.display_mode 1\n0.memory_temperature 52\n\
+                  0.pci_id 597692638\n0.persistence 0\n0.compute_mode 3\n0.throttle 68\n1.compute_major !999\n1.power_limit_least !4\n\
                   1.compute_mode 77\n1.throttle !4\n1.pcie_generation !3\n1.pcie_width !3\n1.ecc_corrected !3";
     let fake = FakeGpus::new(2, script);
     let rows = [
@@ -225,6 +226,12 @@ fn what_a_gpu_is_and_single_reasons_are_answered_and_what_the_driver_does_not_te
         ("ecc.errors.corrected.volatile.total", "ecc.errors.corrected.volatile.total", "4"),
         ("persistence_mode", "persistence_mode", "Disabled"),
         ("compute_mode", "compute_mode", "Exclusive_Process"),
+        ("ecc.mode.pending", "ecc.mode.pending", "Disabled"),
+        ("display_active", "display_active", "Disabled"),
+        ("display_mode", "display_mode", "Enabled"),
+        ("display_attached", "display_attached", "Yes"),
+        ("temperature.memory", "temperature.memory", "52"),
+        ("pci.device_id", "pci.device_id", "0x23A010DE"),
         ("clocks_event_reasons.sw_power_cap", "clocks_event_reasons.sw_power_cap", "Active"),
         ("clocks_throttle_reasons.hw_thermal_slowdown", "clocks_event_reasons.hw_thermal_slowdown", "Active"),
         ("clocks_event_reasons.gpu_idle", "clocks_event_reasons.gpu_idle", "Not Active"),
@@ -237,6 +244,11 @@ fn what_a_gpu_is_and_single_reasons_are_answered_and_what_the_driver_does_not_te
     let plain =
         text(&gpus(&fake, &["--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]).output().unwrap());
     assert_eq!(plain, "1980\n[N/A]\n");
+    let unread =
+        gpus(&fake, &["--query-gpu=index,utilization.ofa", "--format=csv", "-i", "0"]).output().unwrap();
+    assert_eq!(unread.stdout, b"index, utilization.ofa [%]\n0, [N/A]\n");
+    let told = String::from_utf8(unread.stderr).unwrap();
+    assert!(told.contains("not read here, so [N/A]: utilization.ofa") && told.lines().count() == 1, "{told}");
 }
 
 /// `nvidia-smi -L`, with the instances of a divided GPU.
@@ -268,8 +280,14 @@ fn gpus_are_chosen_by_index_uuid_and_address_and_asked_again_and_again() {
     assert_eq!(of("00000000:5E:00.0"), "2, 100.00 W\n");
     assert_eq!(of("0,2"), "0, 100.00 W\n2, 100.00 W\n");
     let unknown = gpus(&fake, &["--query-gpu=index", "-i", "9"]).output().unwrap();
-    assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(1), 0));
+    assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(6), 0), "that of nvidia-smi");
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("\"9\""));
+    assert_eq!(gpus(&fake, &["-i", "9"]).output().unwrap().status.code(), Some(1), "in a form of ours");
+    let hidden = gpus(&fake, &["--query-gpu=index", "--visible"]).env("CUDA_VISIBLE_DEVICES", "9").output();
+    let hidden = hidden.unwrap();
+    assert_eq!((hidden.status.code(), hidden.stdout.as_slice()), (Some(6), &b"index\n"[..]));
+    assert!(String::from_utf8_lossy(&hidden.stderr).contains("choose none of the GPUs"), "{hidden:?}");
+    assert_eq!(of("5e:00.0"), "2, 100.00 W\n", "nvidia-smi takes it without the domain");
     for again in [["-lms", "50"], ["-l", "0.05"], ["--loop=0.05", "-i0,1,2"], ["-lms=50", "--id=0,1,2"]] {
         let mut command = gpus(&fake, &["--query-gpu=index", "--format=csv"]);
         let mut running = command.args(again).stdout(Stdio::piped()).spawn().unwrap();
@@ -343,6 +361,13 @@ fn all_gpus_count_and_drivers_that_fail_are_told() {
         assert_eq!(done.status.code(), Some(status), "{script} {options:?}: {stderr}");
         assert!(stderr.contains(problem) && !stderr.contains("no GPU is called"), "{stderr}");
     }
+    // Of a divided GPU, the parts are no further GPUs.
+    let divided = FakeGpus::new(2, "1.mig 1\n1.mig_most 2\n1m0.uuid MIG-fake-a\n1m1.uuid MIG-fake-b");
+    let json = text(&gpus(&divided, &["-f", "json"]).output().unwrap());
+    let listing: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((listing["count"].as_u64(), listing["gpus"].as_array().map(Vec::len)), (Some(2), Some(4)));
+    let metrics = text(&gpus(&divided, &["-f", "openmetrics", "-i", "0"]).output().unwrap());
+    assert!(metrics.contains("\ngpu_track_gpus 2\n"), "{metrics}");
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let done = gpus(&fake, &["--query-gpu=name"]).stdout(full).output().unwrap();
     let stderr = String::from_utf8(done.stderr).unwrap();
@@ -372,10 +397,7 @@ fn lost_gpu_and_silent_driver_have_no_figures() {
 fn wrong_fields_and_formats_are_refused_with_what_there_is() {
     let fake = FakeGpus::new(1, "");
     for (options, problem) in [
-        (
-            &["--query-gpu=index,retired_pages.pending"][..],
-            "\"retired_pages.pending\" is not allowed: one of",
-        ),
+        (&["--query-gpu=index,utilization.tpu"][..], "\"utilization.tpu\" is not allowed: one of"),
         (&["--query-compute-apps=pid,user"], "\"user\" is not allowed: one of"),
         (&["--query-gpu=index", "--format=json"], "--format: \"json\" is not allowed: one of csv"),
         (&["--query-gpu=index", "--format=noheader"], "csv[,noheader][,nounits]"),

@@ -358,7 +358,7 @@ fn gpu_list_as_text_is_exact() {
     let part_of = "Part of: GPU-fake-0\n";
     let [whole, part, other] = REASONS.map(figures);
     let expected = [
-        plain("GPUs: 3"),
+        plain("GPUs: 2"),
         head(GPU0, "Fake A100", "", "0000:3b:00.0", "85.899", out, "no"),
         whole,
         head("MIG-fake-a", "Fake A100 MIG 1g.10gb", part_of, "0000:3b:00.0", "9.728", "yes", "no"),
@@ -393,14 +393,18 @@ fn gpu_list_as_json_is_exact() {
             "pstate": 0, "processes": processes, "encoder_utilization_percent": 12.0, "decoder_utilization_percent": 3.0,
             "memory_clock_mhz": 1593.0, "fan_speed_percent": 30.0, "power_limit_w": 400.0,
             "enforced_power_limit_w": 350.0, "graphics_clock_mhz": 1425.0, "throttle_bits": 0,
-            "pcie_generation": null, "pcie_width": null, "ecc_corrected": 4, "ecc_uncorrected": 0,
+            "memory_temperature_c": null, "pcie_generation": null, "pcie_width": null, "ecc_corrected": 4, "ecc_uncorrected": 0,
             "sm_active_percent": null, "sm_occupancy_percent": null, "tensor_active_percent": null,
             "memory_bandwidth_percent": null, "fp64_active_percent": null, "fp32_active_percent": null,
             "fp16_active_percent": null, "pcie_tx_bytes_per_s": null, "pcie_rx_bytes_per_s": null,
             "nvlink_tx_bytes_per_s": null, "nvlink_rx_bytes_per_s": null,
         })
     };
-    let facts = json!({ "pcie.link.gen.max": "1", "pcie.link.width.max": "1" });
+    let facts = |accounting: &str, pending_mig: &str| {
+        json!({
+            "pcie.link.gen.max": "1", "pcie.link.width.max": "1", "accounting.mode": accounting, "mig.mode.pending": pending_mig,
+        })
+    };
     let no_process_list = serde_json::Value::Null;
     let mut of_instance = now(8_728_000_000, None, &json!([]));
     for figure in [
@@ -412,7 +416,7 @@ fn gpu_list_as_json_is_exact() {
         of_instance[figure] = json!(null);
     }
     let expected = json!({
-        "count": 3,
+        "count": 2,
         "drivers": [],
         "warnings": [],
         "hostname": null,
@@ -422,20 +426,20 @@ fn gpu_list_as_json_is_exact() {
                 "id": GPU0, "uuid": GPU0, "index": 0, "minor": null, "pci_address": "0000:3b:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "facts": facts, "tracked": false, "visible": false, "is_divided": true, "figures": figures_json(REASONS[0]),
+                "facts": facts("Disabled", "Enabled"), "tracked": false, "visible": false, "is_divided": true, "figures": figures_json(REASONS[0]),
                 "now": now(84_899_345_920, None, &no_process_list),
             },
             {
                 "id": "MIG-fake-a", "uuid": "MIG-fake-a", "index": null, "minor": null,
                 "pci_address": "0000:3b:00.0", "name": "Fake A100 MIG 1g.10gb", "vendor": "nvidia", "parent": GPU0,
                 "memory_bytes": 9_728_000_000_u64, "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4",
-                "source": "nvml", "facts": facts, "tracked": true, "visible": false, "is_divided": null, "figures": figures_json(REASONS[1]), "now": of_instance,
+                "source": "nvml", "facts": facts("Disabled", "Disabled"), "tracked": true, "visible": false, "is_divided": null, "figures": figures_json(REASONS[1]), "now": of_instance,
             },
             {
                 "id": GPU1, "uuid": GPU1, "index": 1, "minor": null, "pci_address": "0000:b1:00.0",
                 "name": "Fake A100", "vendor": "nvidia", "parent": null, "memory_bytes": 85_899_345_920_u64,
                 "reserved_bytes": 0, "driver_version": "550.54.15", "runtime_version": "12.4", "source": "nvml",
-                "facts": facts, "tracked": false, "visible": true, "is_divided": false, "figures": figures_json(REASONS[2]),
+                "facts": facts("Enabled", "Disabled"), "tracked": false, "visible": true, "is_divided": false, "figures": figures_json(REASONS[2]),
                 "now": now(84_899_345_920, Some(30.0), &no_process_list),
             },
         ],

@@ -12,7 +12,7 @@ use super::figures::float;
 use super::quote;
 use crate::model::command::command_of_args;
 use crate::model::gpu::gpu_figure::GpuFigure;
-use crate::model::gpu::listing::Listing;
+use crate::model::gpu::listing::{Listed, Listing};
 use crate::model::report::{GpuDevice, Report, Stage, Track};
 
 /// What all names begin with.
@@ -48,14 +48,14 @@ struct Metrics {
 
 impl Metrics {
     /// Adds a metric: a line for each value that is known and finite. Without such a value, the metric is left out. A value can come
-    /// with a label, name and text, which its line has besides the shared ones.
+    /// with labels, each a name and a text, which its line has besides the shared ones.
     fn add<'a>(
         &mut self,
         (name, kind, help): Metric<'_>,
-        values: impl IntoIterator<Item = (Option<(&'static str, &'a str)>, Option<f64>)>,
+        values: impl IntoIterator<Item = (impl IntoIterator<Item = (&'static str, &'a str)>, Option<f64>)>,
     ) {
         let mut has_head = false;
-        for (own_label, value) in values {
+        for (own_labels, value) in values {
             let Some(value) = value.filter(|value| value.is_finite()) else { continue };
             if !has_head {
                 has_head = true;
@@ -64,9 +64,7 @@ impl Metrics {
                     writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
             }
             let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
-            let all = shared.chain(own_label);
-            let labels: Vec<String> =
-                all.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+            let labels: Vec<String> = shared.map(label).chain(own_labels.into_iter().map(label)).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
         }
@@ -95,6 +93,11 @@ impl Metrics {
     fn add_one(&mut self, metric: Metric<'_>, value: Option<f64>) {
         self.add(metric, [(None, value)]);
     }
+}
+
+/// Writes a label.
+fn label((name, value): (&str, &str)) -> String {
+    format!("{name}=\"{}\"", label_value(value))
 }
 
 /// Escapes what the value of a label may not have: a backslash, a quote, a line break. Control characters are escaped first.
@@ -279,6 +282,17 @@ pub(super) fn gpu_list(listing: &Listing) -> String {
     let mut metrics = Metrics::default();
     metrics.add_one(("gpus", Gauge, "GPUs of the machine."), listing.count.map(|count| count as f64));
     let gpus = || listing.gpus.iter().map(|gpu| (gpu.device.id.as_str(), gpu));
+    // In sums over GPUs, parts are told from whole ones by this.
+    let indices: Vec<_> =
+        listing.gpus.iter().map(|gpu| gpu.device.index.map(|index| index.to_string())).collect();
+    metrics.add(
+        ("gpu_info", Gauge, "What each GPU is. parent: the GPU that it is a part of."),
+        listing.gpus.iter().zip(&indices).map(|(Listed { device, .. }, index)| {
+            let known = [("index", index), ("name", &device.name), ("parent", &device.parent)];
+            let known = known.into_iter().filter_map(|(label, text)| Some((label, text.as_deref()?)));
+            (std::iter::once(("uuid", device.id.as_str())).chain(known), Some(1.0))
+        }),
+    );
     metrics.add(
         ("gpu_memory_total_bytes", Gauge, "Memory that the GPU has."),
         gpus().map(|(id, gpu)| (Some(("uuid", id)), float(gpu.device.memory_bytes))),
@@ -296,6 +310,8 @@ mod tests {
     use gpu_track_core::fixtures::{full, hostile, killed, unknown};
 
     use super::*;
+    use crate::model::gpu::Device;
+    use crate::model::gpu::listing::GpuNow;
 
     /// Checks a text by the rules of the format, and gives its samples.
     fn samples(text: &str) -> Vec<(String, f64)> {
@@ -415,5 +431,27 @@ mod tests {
     fn list_of_gpus_without_figures_has_their_number() {
         let listing = Listing { count: Some(0), ..Listing::default() };
         assert_eq!(samples(&gpu_list(&listing)), [("gpu_track_gpus".to_owned(), 0.0)]);
+    }
+
+    // Requirement: OUT-40
+    #[test]
+    fn listed_gpus_have_a_line_of_what_they_are() {
+        let gpu = |id: &str, index, parent: Option<&str>| Listed {
+            device: Device { id: id.into(), index, parent: parent.map(str::to_owned), ..Device::default() },
+            tracked: true,
+            visible: None,
+            figures: vec![],
+            now: GpuNow::default(),
+        };
+        let gpus = vec![gpu("GPU-a", Some(0), None), gpu("MIG-b", None, Some("GPU-a"))];
+        let text = gpu_list(&Listing { gpus, ..Listing::default() });
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "gpu_track_gpu_info{uuid=\"GPU-a\",index=\"0\"} 1",
+                "gpu_track_gpu_info{uuid=\"MIG-b\",parent=\"GPU-a\"} 1"
+            ]
+        );
     }
 }

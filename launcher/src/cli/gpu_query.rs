@@ -1,17 +1,18 @@
 //! nvidia-smi's options of `gpu-track gpus`: `--query-gpu=A,B`, `--query-compute-apps=A,B`, `--format=csv,noheader,nounits`.
 
-use gpu_track_collector::model::gpu_query::{AppField, Query};
-use gpu_track_collector::model::gpu_trace::CsvStyle;
+use gpu_track_collector::model::gpu_query::{AppField, Column, Query};
+use gpu_track_collector::model::gpu_trace::{CsvStyle, Field};
 
-use super::gpu_trace::field;
 use super::values::ValueError;
 
 /// Parses the value of `--query-gpu`.
 ///
 /// # Errors
-/// If a field is not one of nvidia-smi's that are read here.
+/// If a field is not one of nvidia-smi's. The error lists those that are read here.
 pub(crate) fn gpus(given: &str) -> Result<Query, ValueError> {
-    given.split(',').map(|name| field(name.trim())).collect::<Result<_, _>>().map(Query::Gpus)
+    let all = || Field::ALL.into_iter().flat_map(Field::names);
+    let find = |name: &str| Column::named(name).ok_or_else(|| ValueError::none_of(name, all()));
+    given.split(',').map(|name| find(name.trim())).collect::<Result<_, _>>().map(Query::Gpus)
 }
 
 /// Parses the value of `--query-compute-apps`.

@@ -80,7 +80,7 @@ pub(super) fn asked(given: &OsStr) -> Result<AskedTrace, ValueError> {
 }
 
 /// Finds the field of this name.
-pub(super) fn field(name: &str) -> Result<Field, ValueError> {
+fn field(name: &str) -> Result<Field, ValueError> {
     Field::named(name.trim())
         .ok_or_else(|| ValueError::none_of(name, Field::ALL.into_iter().flat_map(Field::names)))
 }

@@ -35,11 +35,11 @@ pub(super) struct GpusArguments {
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<String>,
 
-    /// Write a line for each GPU, as nvidia-smi does. A wrong field is refused with the list of those that are read
+    /// Write a line for each GPU, as nvidia-smi does. Of its fields that are not read here, the value is [N/A]
     #[arg(long, value_name = "FIELD,FIELD", value_parser = gpu_query::gpus, conflicts_with = "query_compute_apps")]
     query_gpu: Option<Query>,
 
-    /// Write a line for each process that computes: pid, process_name, used_memory, gpu_uuid, gpu_name, gpu_bus_id, timestamp
+    /// Write a line for each process that computes: pid, process_name, used_memory, gpu_uuid, gpu_name, gpu_bus_id, gpu_serial, timestamp
     #[arg(long, value_name = "FIELD,FIELD", value_parser = gpu_query::compute_apps)]
     query_compute_apps: Option<Query>,
 
@@ -92,7 +92,7 @@ impl Form {
         match listing.count {
             None if self.has_problems() => ExitCode::FAILURE,
             None => NO_DRIVER.into(),
-            Some(0) if !self.has_problems() => NO_GPU.into(),
+            Some(_) if listing.gpus.is_empty() && !self.has_problems() => NO_GPU.into(),
             Some(_) => ExitCode::SUCCESS,
         }
     }
@@ -136,6 +136,9 @@ pub(super) fn serve(arguments: GpusArguments) -> Result<ExitCode, UsageError> {
     let mut warnings = Vec::new();
     let config = nvml_lib::with_environment(&arguments.gpu.into(), &mut warnings);
     warnings.extend(gpu_list::check_selected(&config)?);
+    if let Form::Csv(query, _) = &form {
+        warnings.extend(query.warning());
+    }
     warnings.iter().for_each(console::message);
     let every = arguments.every.or(arguments.seconds).or(arguments.loop_ms);
     Ok(show(&config, &form, &arguments.ids, every))
@@ -173,18 +176,23 @@ fn show(config: &GpuConfig, form: &Form, ids: &[String], every: Option<Duration>
             unshown -= 1;
             return ControlFlow::Continue(());
         }
-        status = form.status(&listing);
         if !form.has_problems() {
             tell(problems(&listing), &mut told);
         }
+        let has_gpus = !listing.gpus.is_empty();
         // All GPUs of the machine count, whichever are shown.
         let count = listing.count.map(|_| whole(&listing).len());
         if let Some(problem) = keep_chosen(&mut listing, config, ids) {
             // Without its driver, a GPU may be there and not be listed.
             if count.is_some() {
-                return ControlFlow::Break(console::failure(problem));
+                let failed = console::failure(problem);
+                return ControlFlow::Break(if form.has_problems() { failed } else { NO_GPU.into() });
             }
             listing.gpus.clear();
+        }
+        status = form.status(&listing);
+        if has_gpus && listing.gpus.is_empty() {
+            tell(vec!["the options and the environment choose none of the GPUs".to_owned()], &mut told);
         }
         if form.lists_processes() {
             tell(unlisted(&listing), &mut told);
@@ -252,7 +260,6 @@ fn keep_chosen(listing: &mut Listing, config: &GpuConfig, ids: &[String]) -> Opt
         return Some(problem("--guuids", unknown));
     }
     listing.gpus.retain(|gpu| gpu.tracked);
-    listing.count = listing.count.map(|_| listing.gpus.len());
     keep(listing, ids).map(|unknown| problem("-i", unknown))
 }
 
@@ -272,7 +279,6 @@ fn keep<'a>(listing: &mut Listing, ids: &'a [String]) -> Option<&'a String> {
     listing.gpus.retain(|gpu| {
         [Some(&gpu.device.id), gpu.device.parent.as_ref()].into_iter().flatten().any(|id| named.contains(id))
     });
-    listing.count = listing.count.map(|_| listing.gpus.len());
     None
 }
 
@@ -306,9 +312,9 @@ mod tests {
             let gpus = vec![gpu("GPU-aa", false), gpu("GPU-bb", true)];
             let mut listing = Listing { count: Some(2), gpus, ..Listing::default() };
             let problem = keep_chosen(&mut listing, &config, &ids);
-            problem.map_or_else(|| Ok((listing.gpus[0].device.id.clone(), listing.count)), Err)
+            problem.map_or_else(|| Ok((listing.gpus[0].device.id.clone(), listing.gpus.len())), Err)
         };
-        let chosen = Ok(("GPU-bb".to_owned(), Some(1)));
+        let chosen = Ok(("GPU-bb".to_owned(), 1));
         assert_eq!(listed(Some("GPU-b"), &[]), chosen);
         assert_eq!(listed(None, &["GPU-bb"]), chosen, "--visible");
         assert_eq!(listed(Some("GPU-c"), &[]), Err("--guuids: no GPU is called \"GPU-c\"".into()));

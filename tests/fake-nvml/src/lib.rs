@@ -174,8 +174,8 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, place: *mut Pci
         domain: 0,
         bus,
         device: 0,
-        pci_device_id: 0,
-        pci_subsystem_id: 0,
+        pci_device_id: unsigned(device, "pci_id").unwrap_or(0),
+        pci_subsystem_id: unsigned(device, "pci_board_id").unwrap_or(0),
         bus_id: [0; 32],
     };
     // SAFETY: nvml.h's contract, passed on.
@@ -313,6 +313,8 @@ numbers! {
     nvmlDeviceGetPowerManagementDefaultLimit -> c_uint = "power_limit_default";
     nvmlDeviceGetPersistenceMode -> c_uint = "persistence";
     nvmlDeviceGetComputeMode -> c_uint = "compute_mode";
+    nvmlDeviceGetDisplayActive -> c_uint = "display_active";
+    nvmlDeviceGetDisplayMode -> c_uint = "display_mode";
 }
 
 // The first name of the call and its newer one.
@@ -390,7 +392,7 @@ macro_rules! pairs {
 pairs! {
     nvmlDeviceGetCudaComputeCapability -> c_int = "compute_major", "compute_minor";
     nvmlDeviceGetPowerManagementLimitConstraints -> c_uint = "power_limit_least", "power_limit_most";
-    nvmlDeviceGetEccMode -> c_uint = "ecc_mode", "ecc_mode";
+    nvmlDeviceGetEccMode -> c_uint = "ecc_mode", "ecc_mode_pending";
 }
 
 /// Functions that write a text of a device.
@@ -451,6 +453,7 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
         // SAFETY: by nvml.h's contract the array has `count` elements.
         let field = unsafe { &mut *fields.add(number_of_field) };
         let key = match field.field {
+            82 => "memory_temperature",
             186 => "power_instant",
             197 => "pcie_tx",
             198 => "pcie_rx",

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::gpu::listing::{Listed, ListedProcess, Listing};
 use super::gpu::{Device, Vendor, Work};
-use super::gpu_trace::{CsvStyle, Field, GpuLine, UNKNOWN, bus_id, csv_cell, header, line};
+use super::gpu_trace::{CsvStyle, Field, GpuLine, UNKNOWN, bus_id, csv_cell, name_of_today};
+use super::unread_fields;
 use crate::named;
 
 /// What stands for the name of a process that /proc does not show.
@@ -21,6 +22,8 @@ named! {
         BusId = "gpu_bus_id",
         /// UUID of the GPU.
         Uuid = "gpu_uuid",
+        /// Serial number of the GPU.
+        Serial = "gpu_serial",
         /// The pid.
         Pid = "pid",
         /// The first word of the command line.
@@ -64,6 +67,7 @@ impl AppField {
             Self::GpuName => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
             Self::Uuid => device.uuid.as_deref().map(csv_cell),
+            Self::Serial => device.facts.get(Field::Serial.name()).map(|serial| csv_cell(serial)),
             Self::Pid => Some(process.pid.to_string()),
             Self::ProcessName => {
                 let words = process.arguments.as_ref().and_then(|words| words.first());
@@ -75,11 +79,44 @@ impl AppField {
     }
 }
 
+/// A column of the list of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Column {
+    /// A field that is read.
+    Read(Field),
+    /// One that nvidia-smi has, and that is not read here. It has its heading, and no value.
+    Unread(String),
+}
+
+impl Column {
+    /// Finds the column that nvidia-smi calls `name`. `None`: it has none.
+    pub fn named(name: &str) -> Option<Self> {
+        let unread = || unread_fields::heading(&name_of_today(name)).map(Self::Unread);
+        Field::named(name).map(Self::Read).or_else(unread)
+    }
+
+    /// Its heading: the name, and the unit.
+    fn heading(&self) -> String {
+        match self {
+            Self::Read(field) => field.heading(),
+            Self::Unread(heading) => heading.clone(),
+        }
+    }
+
+    /// The text of its cell in the line of a GPU.
+    fn cell(&self, gpu: &GpuLine, style: CsvStyle) -> String {
+        match self {
+            Self::Read(field) => field.cell(gpu, style),
+            Self::Unread(_) => UNKNOWN.to_owned(),
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// A line for each GPU.
-    Gpus(Vec<Field>),
+    Gpus(Vec<Column>),
     /// A line for each process that computes on a GPU.
     ComputeApps(Vec<AppField>),
 }
@@ -88,19 +125,33 @@ impl Query {
     /// The line of headings, without a line break.
     pub fn header(&self) -> String {
         match self {
-            Self::Gpus(fields) => header(fields),
+            Self::Gpus(columns) => columns.iter().map(Column::heading).collect::<Vec<_>>().join(", "),
             Self::ComputeApps(fields) => {
                 fields.iter().map(|field| field.heading()).collect::<Vec<_>>().join(", ")
             }
         }
     }
 
+    /// A message that names the columns without values. `None`: there are none.
+    pub fn warning(&self) -> Option<String> {
+        let Self::Gpus(columns) = self else { return None };
+        let unread = columns.iter().filter_map(|column| match column {
+            Column::Unread(heading) => heading.split(' ').next(),
+            Column::Read(_) => None,
+        });
+        let unread: Vec<&str> = unread.collect();
+        (!unread.is_empty()).then(|| format!("not read here, so {UNKNOWN}: {}", unread.join(", ")))
+    }
+
     /// The lines of a listing, without line breaks. `count`: how many GPUs the machine has; `None`: not known.
     pub fn lines(&self, listing: &Listing, count: Option<usize>, style: CsvStyle) -> Vec<String> {
         let gpus = whole(listing);
         match self {
-            Self::Gpus(fields) => {
-                let line_of = |gpu: &&Listed| line(fields, &gpu_line(gpu, listing, count), style);
+            Self::Gpus(columns) => {
+                let line_of = |gpu: &&Listed| {
+                    let line = gpu_line(gpu, listing, count);
+                    columns.iter().map(|column| column.cell(&line, style)).collect::<Vec<_>>().join(", ")
+                };
                 gpus.iter().map(line_of).collect()
             }
             Self::ComputeApps(fields) => {
@@ -201,7 +252,7 @@ mod tests {
     #[test]
     fn gpus_have_lines_and_their_instances_none() {
         let names = ["count", "index", "name", "memory.used", "utilization.gpu", "power.draw", "timestamp"];
-        let query = Query::Gpus(names.into_iter().filter_map(Field::named).collect());
+        let query = Query::Gpus(names.into_iter().filter_map(Column::named).collect());
         let style = |no_units| CsvStyle { no_units, ..CsvStyle::default() };
         assert_eq!(
             query.header(),
@@ -211,6 +262,43 @@ mod tests {
         let time = "2026/11/29 23:15:01.123";
         assert_eq!(of_style(false), [format!("1, 3, NVIDIA A100-SXM4-80GB, 1537 MiB, 87 %, [N/A], {time}")]);
         assert_eq!(of_style(true), [format!("1, 3, NVIDIA A100-SXM4-80GB, 1537, 87, [N/A], {time}")]);
+    }
+
+    /// GPUtil asks for these alone, and so does each program that uses it.
+    // Requirement: GPU-80
+    #[test]
+    fn query_of_gputil_is_answered_and_fields_that_are_not_read_are_unknown_and_named() {
+        let query = |names: &str| {
+            Query::Gpus(names.split(',').map(|name| Column::named(name).expect(name)).collect())
+        };
+        let gputil = query(
+            "index,uuid,utilization.gpu,memory.total,memory.used,memory.free,driver_version,name,gpu_serial,\
+             display_active,display_mode,temperature.gpu",
+        );
+        let mut listing = listing();
+        let facts = [("serial", "1654922"), ("display_active", "Disabled"), ("display_mode", "Enabled")];
+        listing.gpus[0].device.facts =
+            facts.into_iter().map(|(name, fact)| (name.to_owned(), fact.to_owned())).collect();
+        let style = CsvStyle { no_header: true, no_units: true };
+        assert_eq!(
+            gputil.lines(&listing, Some(1), style),
+            [
+                "3, GPU-1, 87, 81920, 1537, [N/A], 550.54.15, NVIDIA A100-SXM4-80GB, 1654922, Disabled, Enabled, [N/A]"
+            ]
+        );
+        assert_eq!(gputil.warning(), None);
+
+        let unread = query("index,temperature.gpu.tlimit,clocks_throttle_reasons.supported,utilization.ofa");
+        assert_eq!(
+            unread.header(),
+            "index, temperature.gpu.tlimit, clocks_event_reasons.supported, utilization.ofa [%]"
+        );
+        assert_eq!(unread.lines(&listing, Some(1), style), ["3, [N/A], [N/A], [N/A]"]);
+        assert_eq!(
+            unread.warning().unwrap(),
+            "not read here, so [N/A]: temperature.gpu.tlimit, clocks_event_reasons.supported, utilization.ofa"
+        );
+        assert_eq!(Column::named("utilization.tpu"), None);
     }
 
     // Requirement: GPU-80
@@ -232,7 +320,7 @@ mod tests {
         let device = &mut listing.gpus[0].device;
         (device.id, device.uuid) = ("0000:3b:00.0".into(), None);
         let queries = [
-            Query::Gpus(vec![Field::Uuid, Field::BusId]),
+            Query::Gpus(vec![Column::Read(Field::Uuid), Column::Read(Field::BusId)]),
             Query::ComputeApps(vec![AppField::Uuid, AppField::BusId]),
         ];
         for query in queries {

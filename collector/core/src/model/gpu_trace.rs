@@ -2,6 +2,7 @@
 //!
 //! Names, headings and values are nvidia-smi's, and so is [`UNKNOWN`] for a figure that is not known.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -103,12 +104,20 @@ named! {
         Name = "name",
         /// PCI address.
         BusId = "pci.bus_id",
+        /// The domain in it.
+        PciDomain = "pci.domain",
+        /// The bus in it.
+        PciBus = "pci.bus",
+        /// The device in it.
+        PciDevice = "pci.device",
         /// Version of the kernel driver.
         DriverVersion = "driver_version",
         /// Performance state, P0 the fastest.
         Pstate = "pstate",
         /// Temperature, degrees Celsius.
         Temperature = "temperature.gpu",
+        /// Temperature of the memory (HBM), degrees Celsius.
+        MemoryTemperature = "temperature.memory",
         /// Utilisation, percent.
         Utilization = "utilization.gpu",
         /// Utilisation of the memory, percent.
@@ -129,6 +138,8 @@ named! {
         FanSpeed = "fan.speed",
         /// Power, watts.
         Power = "power.draw",
+        /// Power, watts: that of this moment, which `power.draw` is here, too.
+        InstantPower = "power.draw.instant",
         /// The power limit that was set, watts.
         PowerLimit = "power.limit",
         /// The power limit that holds, watts.
@@ -141,8 +152,6 @@ named! {
         MemoryClock = "clocks.current.memory",
         /// Why the clocks are low, as bits.
         ThrottleBits = "clocks_event_reasons.active",
-        /// The same by its name of before the driver 535.
-        OldThrottleBits = "clocks_throttle_reasons.active",
         /// Whether it is divided into MIG instances.
         MigMode = "mig.mode.current",
         /// Nothing runs.
@@ -163,6 +172,8 @@ named! {
         ReasonPowerBrake = "clocks_event_reasons.hw_power_brake_slowdown",
         /// Generation of PCIe at which its link runs.
         PcieGeneration = "pcie.link.gen.current",
+        /// The same by its name since the driver 525.
+        GpuPcieGeneration = "pcie.link.gen.gpucurrent",
         /// Lanes of its PCIe link that are in use.
         PcieWidth = "pcie.link.width.current",
         /// Memory errors that were corrected, since the driver was loaded.
@@ -197,6 +208,22 @@ named! {
         PersistenceMode = "persistence_mode",
         /// Which programs may use it.
         ComputeMode = "compute_mode",
+        /// Maker and model by PCI's numbers.
+        PciDeviceId = "pci.device_id",
+        /// Those of the board.
+        PciSubDeviceId = "pci.sub_device_id",
+        /// Whether a display is initialised on it.
+        DisplayActive = "display_active",
+        /// Whether a display is connected to it.
+        DisplayMode = "display_mode",
+        /// The same, as yes or no.
+        DisplayAttached = "display_attached",
+        /// Whether the driver keeps the figures of ended processes.
+        AccountingMode = "accounting.mode",
+        /// Whether errors of its memory are corrected after the next start.
+        PendingEccMode = "ecc.mode.pending",
+        /// Whether it is divided into MIG instances after the next reset.
+        PendingMigMode = "mig.mode.pending",
     }
 }
 
@@ -228,27 +255,34 @@ impl Field {
             Self::Serial => Some("gpu_serial"),
             Self::MaxGraphicsClock => Some("clocks.max.gr"),
             Self::MaxMemoryClock => Some("clocks.max.mem"),
-            _ => self.reason().map(|(_, old_name)| old_name),
+            Self::InstantPower => Some("gpu.power.draw.instant"),
+            Self::PowerLimit => Some("gpu.power.requested_limit"),
+            Self::EnforcedPowerLimit => Some("gpu.power.current_limit"),
+            Self::DefaultPowerLimit => Some("gpu.power.default_limit"),
+            Self::MinPowerLimit => Some("gpu.power.min_limit"),
+            Self::MaxPowerLimit => Some("gpu.power.max_limit"),
+            _ => None,
         };
         [self.name()].into_iter().chain(other)
     }
 
     /// Finds the field that nvidia-smi calls `name`. `None`: it has no such field, or the collector does not read the figure.
     pub fn named(name: &str) -> Option<Self> {
+        let name = &*name_of_today(name);
         Self::ALL.into_iter().find(|field| field.names().any(|other| other == name))
     }
 
-    /// The driver's bit of a single reason for low clocks (nvml.h, `nvmlClocksEventReason*`), and its name of before the driver 535.
-    fn reason(self) -> Option<(u64, &'static str)> {
+    /// The driver's bit of a single reason for low clocks (nvml.h, `nvmlClocksEventReason*`).
+    fn reason(self) -> Option<u64> {
         Some(match self {
-            Self::ReasonIdle => (0x1, "clocks_throttle_reasons.gpu_idle"),
-            Self::ReasonSetting => (0x2, "clocks_throttle_reasons.applications_clocks_setting"),
-            Self::ReasonPowerCap => (0x4, "clocks_throttle_reasons.sw_power_cap"),
-            Self::ReasonSlowdown => (0x8, "clocks_throttle_reasons.hw_slowdown"),
-            Self::ReasonSyncBoost => (0x10, "clocks_throttle_reasons.sync_boost"),
-            Self::ReasonSoftwareThermal => (0x20, "clocks_throttle_reasons.sw_thermal_slowdown"),
-            Self::ReasonThermal => (0x40, "clocks_throttle_reasons.hw_thermal_slowdown"),
-            Self::ReasonPowerBrake => (0x80, "clocks_throttle_reasons.hw_power_brake_slowdown"),
+            Self::ReasonIdle => 0x1,
+            Self::ReasonSetting => 0x2,
+            Self::ReasonPowerCap => 0x4,
+            Self::ReasonSlowdown => 0x8,
+            Self::ReasonSyncBoost => 0x10,
+            Self::ReasonSoftwareThermal => 0x20,
+            Self::ReasonThermal => 0x40,
+            Self::ReasonPowerBrake => 0x80,
             _ => return None,
         })
     }
@@ -272,20 +306,21 @@ impl Field {
         Some(match self {
             Self::Pstate => GpuFigure::Pstate,
             Self::Temperature => GpuFigure::Temperature,
+            Self::MemoryTemperature => GpuFigure::MemoryTemperature,
             Self::Utilization => GpuFigure::Utilization,
             Self::MemoryUtilization => GpuFigure::MemoryUtilization,
             Self::EncoderUtilization => GpuFigure::EncoderUtilization,
             Self::DecoderUtilization => GpuFigure::DecoderUtilization,
             Self::MemoryFree => GpuFigure::MemoryFree,
             Self::MemoryUsed => GpuFigure::MemoryUsed,
-            Self::Power => GpuFigure::Power,
+            Self::Power | Self::InstantPower => GpuFigure::Power,
             Self::SmClock => GpuFigure::SmClock,
             Self::MemoryClock => GpuFigure::MemoryClock,
             Self::FanSpeed => GpuFigure::FanSpeed,
             Self::PowerLimit => GpuFigure::PowerLimit,
             Self::EnforcedPowerLimit => GpuFigure::EnforcedPowerLimit,
             Self::GraphicsClock => GpuFigure::GraphicsClock,
-            Self::PcieGeneration => GpuFigure::PcieGeneration,
+            Self::PcieGeneration | Self::GpuPcieGeneration => GpuFigure::PcieGeneration,
             Self::PcieWidth => GpuFigure::PcieWidth,
             Self::EccCorrected => GpuFigure::EccCorrected,
             Self::EccUncorrected => GpuFigure::EccUncorrected,
@@ -295,16 +330,11 @@ impl Field {
 
     /// Whether drivers are asked for it only if a log or a query names it.
     pub fn is_on_request(self) -> bool {
-        use Field::{EnforcedPowerLimit, FanSpeed, GraphicsClock, PcieGeneration, PcieWidth, PowerLimit};
-        let is_gauge = matches!(
-            self,
-            FanSpeed | PowerLimit | EnforcedPowerLimit | GraphicsClock | PcieGeneration | PcieWidth
-        );
-        is_gauge || self.is_fact()
+        self.figure().is_some_and(GpuFigure::is_on_request) || self.is_fact()
     }
 
     /// The heading of its column: its name, and its unit.
-    fn heading(self) -> String {
+    pub(super) fn heading(self) -> String {
         let name = self.name();
         match self.figure().map(|figure| figure.row().unit) {
             Some(None) => format!("{name} [MiB]"),
@@ -315,7 +345,12 @@ impl Field {
         }
     }
 
-    /// The text of its cell in the line of a GPU. `None`: the value is not known.
+    /// The text of its cell in the line of a GPU.
+    pub(super) fn cell(self, gpu: &GpuLine, style: CsvStyle) -> String {
+        self.value(gpu, style).unwrap_or_else(|| UNKNOWN.to_owned())
+    }
+
+    /// The same. `None`: the value is not known.
     fn value(self, gpu: &GpuLine, style: CsvStyle) -> Option<String> {
         let device = gpu.device;
         match self {
@@ -328,12 +363,13 @@ impl Field {
             }
             Self::Name => device.name.as_deref().map(csv_cell),
             Self::BusId => device.pci_address.as_deref().map(bus_id),
+            Self::PciDomain => pci_part(device, 0),
+            Self::PciBus => pci_part(device, 1),
+            Self::PciDevice => pci_part(device, 2),
             Self::DriverVersion => device.driver_version.as_deref().map(csv_cell),
             Self::MemoryTotal => device.memory_bytes.map(|bytes| style.mib(bytes)),
             Self::MemoryReserved => device.reserved_bytes.map(|bytes| style.mib(bytes)),
-            Self::ThrottleBits | Self::OldThrottleBits => {
-                gpu.throttle_bits.map(|bits| format!("{bits:#018x}"))
-            }
+            Self::ThrottleBits => gpu.throttle_bits.map(|bits| format!("0x{bits:016X}")),
             Self::MigMode => {
                 device.is_divided.map(|is_divided| if is_divided { "Enabled" } else { "Disabled" }.to_owned())
             }
@@ -342,7 +378,7 @@ impl Field {
                 Some(if unit.is_empty() { text } else { style.with_unit(text, unit) })
             }
             _ => {
-                if let Some((bit, _)) = self.reason() {
+                if let Some(bit) = self.reason() {
                     return gpu.throttle_bits.map(|bits| active(bits & bit != 0).to_owned());
                 }
                 let figure = self.figure()?;
@@ -359,6 +395,20 @@ impl Field {
     }
 }
 
+/// The name since the driver 535 of a field. Reasons for low clocks had other names before, which nvidia-smi still takes.
+pub(super) fn name_of_today(name: &str) -> Cow<'_, str> {
+    match name.strip_prefix("clocks_throttle_reasons.") {
+        Some(reason) => format!("clocks_event_reasons.{reason}").into(),
+        None => name.into(),
+    }
+}
+
+/// A part of the PCI address of a device, as nvidia-smi writes it. `part`: 0 is the domain, 1 the bus, 2 the device.
+fn pci_part(device: &Device, part: usize) -> Option<String> {
+    let digits = device.pci_address.as_ref()?.split([':', '.']).nth(part)?;
+    Some(format!("0x{}", digits.to_ascii_uppercase()))
+}
+
 /// nvidia-smi's words for a reason.
 fn active(is_active: bool) -> &'static str {
     if is_active { "Active" } else { "Not Active" }
@@ -370,12 +420,11 @@ pub fn header(fields: &[Field]) -> String {
 }
 
 /// Writes the line of a GPU, without a line break.
-pub fn line(fields: &[Field], gpu: &GpuLine, style: CsvStyle) -> String {
-    let value = |field: &Field| field.value(gpu, style).unwrap_or_else(|| UNKNOWN.to_owned());
-    fields.iter().map(value).collect::<Vec<_>>().join(", ")
+fn line(fields: &[Field], gpu: &GpuLine, style: CsvStyle) -> String {
+    fields.iter().map(|field| field.cell(gpu, style)).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes the line of a GPU as it is in a sample: see [`line`]. `count`: how many GPUs the sample has.
+/// Writes the line of a GPU as it is in a sample: see [`line`]. `count`: how many GPUs the machine has.
 pub fn line_of_sample(trace: &GpuTrace, gpu: &GpuSample, count: usize, timestamp: Option<&str>) -> String {
     let (device, figures) = (&*gpu.device, &ByGpuFigure::from(gpu));
     let throttle_bits = gpu.throttle_bits;
@@ -483,16 +532,17 @@ mod tests {
         for field in Field::ALL {
             assert!(field.names().all(|name| Field::named(name) == Some(field)), "{field:?}");
         }
-        assert_eq!(Field::named("utilization.ofa"), None);
-        let fields = ["name", "pci.bus_id", "driver_version", "power.draw", "clocks.sm", "clocks.mem"];
+        assert_eq!(Field::named("utilization.tpu"), None);
+        let fields =
+            ["name", "pci.bus_id", "pci.bus", "driver_version", "power.draw", "clocks.sm", "clocks.mem"];
         let fields: Vec<Field> = fields.into_iter().filter_map(Field::named).collect();
         assert_eq!(
             header(&fields),
-            "name, pci.bus_id, driver_version, power.draw [W], clocks.current.sm [MHz], clocks.current.memory [MHz]"
+            "name, pci.bus_id, pci.bus, driver_version, power.draw [W], clocks.current.sm [MHz], clocks.current.memory [MHz]"
         );
         assert_eq!(
             written(&fields, &known()),
-            "Fake A100, 00000000:3B:00.0, 550.54.15, 100.25 W, 1410 MHz, 1593 MHz"
+            "Fake A100, 00000000:3B:00.0, 0x3B, 550.54.15, 100.25 W, 1410 MHz, 1593 MHz"
         );
     }
 
@@ -516,7 +566,7 @@ mod tests {
         assert_eq!(
             header(&fields),
             "memory.reserved [MiB], fan.speed [%], power.limit [W], clocks.current.graphics [MHz], \
-             clocks_throttle_reasons.active, mig.mode.current, count"
+             clocks_event_reasons.active, mig.mode.current, count"
         );
         let bits = "0x0000000000000204";
         assert_eq!(written(&fields, &gpu), format!("600 MiB, 30 %, 400.00 W, 1410 MHz, {bits}, Disabled, 8"));

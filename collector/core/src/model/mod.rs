@@ -47,5 +47,6 @@ pub mod thread_state;
 pub mod time_groups;
 pub mod timestamp;
 pub mod tree_sample;
+mod unread_fields;
 pub mod waited_for;
 pub mod with_defaults;

@@ -14,7 +14,7 @@ const UNKNOWN: &str = "-";
 const DEVICE: [(&str, &str, Option<GpuFigure>); 11] = [
     ("pwr", "W", Some(GpuFigure::Power)),
     ("gtemp", "C", Some(GpuFigure::Temperature)),
-    ("mtemp", "C", None),
+    ("mtemp", "C", Some(GpuFigure::MemoryTemperature)),
     ("sm", "%", Some(GpuFigure::Utilization)),
     ("mem", "%", Some(GpuFigure::MemoryUtilization)),
     ("enc", "%", Some(GpuFigure::EncoderUtilization)),
@@ -77,13 +77,21 @@ pub(crate) fn list(listing: &Listing) -> String {
     let name = |gpu: &Listed| look.text(gpu.device.name.as_deref().unwrap_or(UNKNOWN));
     let uuid = |gpu: &Listed| look.text(gpu.device.uuid.as_ref().unwrap_or(&gpu.device.id));
     let mut text = String::new();
+    let instance = |part: &Listed, number: &str| {
+        // The name ends with that of the instance's profile.
+        let name = name(part);
+        let profile = name.split_once("MIG ").map_or(UNKNOWN, |(_, profile)| profile);
+        format!("  MIG {profile:<12}Device {number:>2}: (UUID: {})\n", uuid(part))
+    };
     for gpu in whole(listing) {
+        // The options left out its GPU, so its number there is not known.
+        if gpu.device.parent.is_some() {
+            text += &instance(gpu, UNKNOWN);
+            continue;
+        }
         text += &format!("GPU {}: {} (UUID: {})\n", number(gpu), name(gpu), uuid(gpu));
         for (count, part) in listing.parts(gpu).enumerate() {
-            // The name ends with that of the instance's profile.
-            let name = name(part);
-            let profile = name.split_once("MIG ").map_or(UNKNOWN, |(_, profile)| profile);
-            text += &format!("  MIG {profile:<12}Device {count:>2}: (UUID: {})\n", uuid(part));
+            text += &instance(part, &count.to_string());
         }
     }
     text
@@ -130,6 +138,7 @@ mod tests {
         let figures = ByGpuFigure::default()
             .with(GpuFigure::Power, Some(118.6))
             .with(GpuFigure::Temperature, Some(59.0))
+            .with(GpuFigure::MemoryTemperature, Some(64.0))
             .with(GpuFigure::Utilization, Some(100.0))
             .with(GpuFigure::MemoryClock, Some(6800.0))
             .with(GpuFigure::SmClock, Some(1665.0));
@@ -151,8 +160,8 @@ mod tests {
         let expected = "\
 # gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk \n\
 # Idx      W      C      C      %      %      %      %      %      %    MHz    MHz \n    \
-0    119     59      -    100      -      -      -      -      -   6800   1665 \n    \
-1    119     59      -    100      -      -      -      -      -   6800   1665 \n";
+0    119     59     64    100      -      -      -      -      -   6800   1665 \n    \
+1    119     59     64    100      -      -      -      -      -   6800   1665 \n";
         assert_eq!(dmon(&listing, true), expected);
         assert_eq!(dmon(&listing, false).lines().count(), 2);
         let expected = "\
@@ -161,5 +170,21 @@ mod tests {
 0        4711    C+G     61      -      -      -      -      -    my_tool\\n \n    \
 1           -      -      -      -      -      -      -      -    - \n";
         assert_eq!(pmon(&listing, true), expected);
+    }
+
+    /// The options can leave out the GPU of an instance.
+    // Requirement: GPU-81
+    #[test]
+    fn instance_without_its_gpu_is_listed_as_an_instance() {
+        let device = Device {
+            id: "MIG-a".into(),
+            name: Some("H100 MIG 1g.10gb".into()),
+            parent: Some("GPU-0".into()),
+            ..Device::default()
+        };
+        let now = GpuNow::default();
+        let part = Listed { device, tracked: true, visible: None, figures: vec![], now };
+        let listing = Listing { gpus: vec![part], ..Listing::default() };
+        assert_eq!(list(&listing), "  MIG 1g.10gb     Device  -: (UUID: MIG-a)\n");
     }
 }

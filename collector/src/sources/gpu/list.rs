@@ -131,7 +131,8 @@ impl Lister {
         }
         listing.warnings.extend(self.processes.warning(&listing));
         // If a driver failed, the number of its devices is not known, and so the sum is not.
-        listing.count = listing.drivers.is_empty().then_some(listing.gpus.len());
+        let whole = listing.gpus.iter().filter(|gpu| gpu.device.parent.is_none()).count();
+        listing.count = listing.drivers.is_empty().then_some(whole);
         listing.hostname = Some(rustix::system::uname().nodename().to_string_lossy().into_owned());
         listing.timestamp = local_time::with_milliseconds(clock::realtime_ns());
         listing

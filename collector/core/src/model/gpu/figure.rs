@@ -185,6 +185,8 @@ named! {
         EnforcedPowerLimit = "enforced power limit",
         /// Clock of the graphics domain, MHz.
         GraphicsClock = "graphics clock",
+        /// Temperature of the memory, degrees Celsius.
+        MemoryTemperature = "memory temperature",
         /// Generation of PCIe at which its link runs now.
         PcieGeneration = "PCIe generation",
         /// Lanes of its PCIe link that are in use now.
@@ -220,11 +222,7 @@ impl Figure {
 
     /// Whether the figure is read only where somebody asks for it by name: a log, or a query.
     pub fn is_on_request(self) -> bool {
-        use Figure::{EnforcedPowerLimit, FanSpeed, GraphicsClock, PcieGeneration, PcieWidth, PowerLimit};
-        matches!(
-            self,
-            FanSpeed | PowerLimit | EnforcedPowerLimit | GraphicsClock | PcieGeneration | PcieWidth
-        )
+        (Self::FanSpeed..=Self::PcieWidth).contains(&self)
     }
 
     /// Whether it is normal that the figure is missing for this reason, so that no warning is needed. That is so for PCIe counters that

@@ -68,6 +68,8 @@ named! {
         EnforcedPowerLimit = "enforced_power_limit_w",
         /// Clock of the graphics domain, MHz.
         GraphicsClock = "graphics_clock_mhz",
+        /// Temperature of the memory, degrees Celsius.
+        MemoryTemperature = "memory_temperature_c",
         /// Generation of PCIe at which its link runs.
         PcieGeneration = "pcie_generation",
         /// Lanes of its PCIe link that are in use.
@@ -109,6 +111,11 @@ impl GpuFigure {
     /// Whether it is kept over time where it is known, and left out elsewhere: most GPUs lack the performance counters that give it.
     pub fn is_optional(self) -> bool {
         (Self::USUAL..Self::OVER_TIME.len()).contains(&(self as usize))
+    }
+
+    /// Whether drivers are asked for it only if a log or a query names it.
+    pub fn is_on_request(self) -> bool {
+        (Self::FanSpeed..=Self::PcieWidth).contains(&self)
     }
 
     /// Whether its values are whole numbers.
@@ -153,6 +160,7 @@ impl GpuFigure {
             Self::PowerLimit => ("Power limit", Some("W"), Last, gauge!(PowerLimit)),
             Self::EnforcedPowerLimit => ("Enforced power limit", Some("W"), Last, gauge!(EnforcedPowerLimit)),
             Self::GraphicsClock => ("Graphics clock", Some("MHz"), Mean, gauge!(GraphicsClock)),
+            Self::MemoryTemperature => ("Memory temperature", Some("C"), Largest, gauge!(MemoryTemperature)),
             Self::PcieGeneration => ("PCIe generation", Some(""), Last, gauge!(PcieGeneration)),
             Self::PcieWidth => ("PCIe lanes", Some(""), Last, gauge!(PcieWidth)),
             Self::EccCorrected => ("ECC errors corrected", Some(""), Last, gauge!(EccCorrected)),

@@ -12,7 +12,8 @@ use super::sample::Work;
 /// The GPUs and drivers of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// How many there are; null: a driver could not be read, so there may be more than those below.
+    /// How many the machine has, whichever are below; one that is divided counts once. null: a driver could not be read, so there may be
+    /// more.
     pub count: Option<usize>,
     /// The devices.
     pub gpus: Vec<Listed>,

@@ -24,14 +24,15 @@ fn is_name_of(name: &str, device: &Device) -> bool {
 }
 
 /// Whether `nvidia-smi -i NAME` means this device: its index, UUID or PCI address, which nvidia-smi writes with a domain of eight
-/// digits.
+/// digits, and takes without a domain that is 0.
 pub fn is_called(name: &str, device: &Device) -> bool {
     let name = name.trim();
     let is_index = name.parse() == Ok(device.index.unwrap_or(u32::MAX)) && device.index.is_some();
     // The domain is of four digits in files of the kernel.
     let is_long_domain = name.find(':') == Some(8);
     let address = name.strip_prefix("0000").filter(|_| is_long_domain).unwrap_or(name);
-    is_index || is_name_of(address, device)
+    let has_domain = address.matches(':').count() != 1;
+    is_index || is_name_of(address, device) || (!has_domain && is_name_of(&format!("0000:{address}"), device))
 }
 
 /// Finds the first of the `given` names that means none of the devices. `None`: each means one.
@@ -421,10 +422,10 @@ mod tests {
     #[test]
     fn nvidia_smis_address_has_a_longer_domain() {
         let gpu = device("GPU-aa11", 1);
-        for name in ["00000000:01:00.0", "0000:01:00.0", "1", "GPU-aa11"] {
+        for name in ["00000000:01:00.0", "0000:01:00.0", "01:00.0", "1", "GPU-aa11"] {
             assert!(is_called(name, &gpu), "{name}");
         }
-        for name in ["12340000:01:00.0", "aaaébbb:00.0", "0", "", "0000"] {
+        for name in ["12340000:01:00.0", "aaaébbb:00.0", "1:00.0", ":", "0", "", "0000"] {
             assert!(!is_called(name, &gpu), "{name}");
         }
     }

@@ -172,17 +172,20 @@ fn power(api: &Api, handle: &mut Handle) -> Reading<f64> {
     mw.map(|mw| mw / 1e3)
 }
 
-/// Reads the gauges that are read on request alone: fan, power limits, clock of the graphics domain, PCIe link.
+/// Reads the gauges that are read on request alone: fan, power limits, clock of the graphics domain, temperature of the memory, PCIe
+/// link.
 fn gauges_on_request(api: &Api, device: nvmlDevice_t, sample: &mut DeviceSample) {
     let watts = |mw: Reading<f64>| mw.map(|mw| mw / 1e3);
+    let [celsius] = fields(api, device, [field_id::NVML_FI_DEV_MEMORY_TEMP]);
     sample.values.extend([
+        (Figure::MemoryTemperature, celsius),
+        (Figure::GraphicsClock, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, GRAPHICS_CLOCK, v)))),
         (Figure::FanSpeed, gauge(|v| call!(api, nvmlDeviceGetFanSpeed(device, v)))),
         (Figure::PowerLimit, watts(gauge(|v| call!(api, nvmlDeviceGetPowerManagementLimit(device, v))))),
         (
             Figure::EnforcedPowerLimit,
             watts(gauge(|v| call!(api, nvmlDeviceGetEnforcedPowerLimit(device, v)))),
         ),
-        (Figure::GraphicsClock, gauge(|v| call!(api, nvmlDeviceGetClockInfo(device, GRAPHICS_CLOCK, v)))),
         (Figure::PcieGeneration, gauge(|v| call!(api, nvmlDeviceGetCurrPcieLinkGeneration(device, v)))),
         (Figure::PcieWidth, gauge(|v| call!(api, nvmlDeviceGetCurrPcieLinkWidth(device, v)))),
     ]);
