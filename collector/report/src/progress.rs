@@ -8,6 +8,7 @@
 //! or device.
 
 use crate::figures::UNKNOWN;
+use crate::model::gpu::{Device, short_names};
 use crate::model::groups::Groups;
 use crate::model::tree_sample::{GpuSample, TreeSample};
 
@@ -24,8 +25,9 @@ pub fn line(now: &TreeSample, since_start_s: f64, columns: usize) -> String {
         memory_of_run_and_all(ram, now.system.ram_bytes),
         if processes == 1 { "process" } else { "processes" }
     );
+    let named: Vec<_> = now.gpu.devices.iter().map(|gpu| Device::named(&gpu.device)).collect();
     let gpus: Vec<String> =
-        now.gpu.devices.iter().enumerate().map(|(place, gpu)| gpu_part(place, gpu)).collect();
+        short_names(&named).iter().zip(&now.gpu.devices).map(|(name, gpu)| gpu_part(name, gpu)).collect();
     for (number, gpu) in gpus.iter().enumerate() {
         // This GPU, and those after it.
         let rest = gpus.len() - number;
@@ -46,14 +48,10 @@ fn more_gpus(count: usize) -> String {
     format!("  +{count} GPU")
 }
 
-/// Formats a GPU: its number, its utilisation, the memory that the run holds, and all memory in use. `place`: its place in the
-/// sample, which is shown if its number is unknown.
-fn gpu_part(place: usize, gpu: &GpuSample) -> String {
-    let number = gpu.device.index.map_or_else(|| place.to_string(), |index| index.to_string());
+/// Formats a GPU: its short name, its utilisation, the memory that the run holds, and all memory in use.
+fn gpu_part(name: &str, gpu: &GpuSample) -> String {
     let run = gpu.run_bytes.map(|Groups { combined, .. }| combined);
-    // An instance has no number of its own, so `place` can be that of another GPU.
-    let kind = if gpu.device.parent.is_some() { "MIG" } else { "GPU" };
-    format!("  {kind}{number} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
+    format!("  {name} {} {}", percent(gpu.busy_percent), memory_of_run_and_all(run, gpu.used_bytes))
 }
 
 /// Formats a time as hours, minutes and seconds: `0:01:05`. Tenths of a second are written if they are not 0.
@@ -93,7 +91,7 @@ mod tests {
 
     fn gpu(index: Option<u32>) -> GpuSample {
         GpuSample {
-            device: Arc::new(Device { index, ..Device::default() }),
+            device: Arc::new(Device { id: format!("GPU-{index:?}"), index, ..Device::default() }),
             used_bytes: Some(36_000_000_000),
             run_bytes: Some(Groups { combined: 34_100_000_000, ..Groups::default() }),
             busy_percent: Some(87.4),
@@ -143,10 +141,10 @@ mod tests {
     // Requirement: TIME-22
     #[test]
     fn instance_is_not_taken_for_the_gpu_of_the_same_number() {
-        let part = Device { parent: Some("GPU-1".into()), ..Device::default() };
+        let part = Device { id: "MIG-1".into(), parent: Some("GPU-Some(0)".into()), ..Device::default() };
         let part = GpuSample { device: Arc::new(part), ..gpu(None) };
         let line = line(&sample(vec![gpu(Some(0)), part, gpu(Some(1))]), 1.0, 1000);
-        assert!(["GPU0 ", "MIG1 ", "GPU1 "].iter().all(|name| line.matches(name).count() == 1), "{line}");
+        assert!(["GPU0 ", "MIG0.0 ", "GPU1 "].iter().all(|name| line.matches(name).count() == 1), "{line}");
     }
 
     // Requirement: TIME-22

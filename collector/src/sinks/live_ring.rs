@@ -154,7 +154,7 @@ impl Sink for LiveRing {
     /// finds the tables of its time or of a later one. The newest sample in the ring can still change.
     fn show(&mut self, run: &RunState, now: &TreeSample) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let gpus: Vec<GpuEntry> = now.gpu.devices.iter().map(gpu_entry).collect();
+        let gpus: Vec<GpuEntry> = parts_after_their_gpus(&now.gpu.devices).map(gpu_entry).collect();
         file.put_gpus(now.at_ns, &gpus);
         let processes = run.live_processes();
         file.put_processes(processes.at_ns, &processes.listed, processes.others);
@@ -176,6 +176,18 @@ impl Sink for LiveRing {
         });
         if file.is_lost() { Err(io::Error::other("its file was truncated")) } else { Ok(()) }
     }
+}
+
+/// GPUs in the order of the live file's table, which does not name the GPU of a part: each GPU is followed by its parts. Those whose GPU is
+/// not there come first.
+fn parts_after_their_gpus(gpus: &[GpuSample]) -> impl Iterator<Item = &GpuSample> {
+    let gpu_of =
+        |part: &GpuSample| gpus.iter().position(|gpu| Some(&gpu.device.id) == part.device.parent.as_ref());
+    let parts_of =
+        move |whole| gpus.iter().filter(move |gpu| gpu.device.parent.is_some() && gpu_of(gpu) == whole);
+    let whole = gpus.iter().enumerate().filter(|(_, gpu)| gpu.device.parent.is_none());
+    parts_of(None)
+        .chain(whole.flat_map(move |(place, gpu)| std::iter::once(gpu).chain(parts_of(Some(place)))))
 }
 
 /// Makes the entry of a GPU in the live file's table.
@@ -225,5 +237,26 @@ impl Drop for LiveRing {
         if let Some(file) = &self.file {
             let _ = file.named().unlink();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::gpu::Device;
+
+    // Requirement: WATCH-52
+    #[test]
+    fn parts_come_after_their_gpu_and_those_without_one_first() {
+        let gpu = |(id, parent): (&str, Option<&str>)| {
+            let device = Device { id: id.into(), parent: parent.map(str::to_owned), ..Device::default() };
+            GpuSample { device: Arc::new(device), ..GpuSample::default() }
+        };
+        let all =
+            [("a", None), ("b", None), ("p", Some("a")), ("q", Some("lost")), ("r", Some("b"))].map(gpu);
+        let ids: Vec<&str> = parts_after_their_gpus(&all).map(|gpu| gpu.device.id.as_str()).collect();
+        assert_eq!(ids, ["q", "a", "p", "b", "r"]);
     }
 }

@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use super::{Clock, Column, Joining, OverTime, Point};
 use crate::model::ended_process::EndedProcess;
 use crate::model::gpu::gpu_figure::GpuFigure;
+use crate::model::gpu::{Named, short_names};
 use crate::model::groups::Groups;
 use crate::model::report::{Report, Series, Track};
 use crate::model::sorting::Sorting;
@@ -91,21 +92,22 @@ impl From<TreeSample> for Moment {
 
 /// The columns of a report and of samples: RAM, CPU, processes, I/O, how the time was spent, then those of each GPU. [`from_report`],
 /// [`tree_values`] and [`GpuFigure`] have this order. The `row` of a figure says how its values at several points become one. `gpus`: the
-/// figures of each GPU.
-fn columns(gpus: &[Vec<GpuFigure>]) -> Vec<Column> {
+/// figures of each GPU, which begin with its short name, as `gpu3_` or `mig3_0_`.
+fn columns(names: &[String], gpus: &[Vec<GpuFigure>]) -> Vec<Column> {
     let column = |name: String, joining| Column { name, joining };
     let ram = SETS.map(|set| column(format!("ram_{set}_bytes"), Joining::Largest));
     let cpu = SETS.map(|set| column(format!("cpu_{set}_percent"), Joining::Mean));
-    let of_gpu = |(gpu, figures): (usize, &Vec<GpuFigure>)| -> Vec<Column> {
+    let of_gpu = |(name, figures): (&String, &Vec<GpuFigure>)| -> Vec<Column> {
+        let name = name.to_lowercase().replace('.', "_");
         let of_figure =
-            |figure: &GpuFigure| column(format!("gpu{gpu}_{}", figure.name()), figure.row().joining);
+            |figure: &GpuFigure| column(format!("{name}_{}", figure.name()), figure.row().joining);
         figures.iter().map(of_figure).collect()
     };
     let tree = ram.into_iter().chain(cpu).chain([column("processes".into(), Joining::Largest)]);
     let io = ["read", "written"].map(|way| column(format!("io_{way}_bytes_per_s"), Joining::Mean));
     let time = TimeGroup::ALL.map(|group| column(time_column(group), Joining::Mean));
     let tree = tree.chain(io).chain(time);
-    tree.chain(gpus.iter().enumerate().flat_map(of_gpu)).collect()
+    tree.chain(names.iter().zip(gpus).flat_map(of_gpu)).collect()
 }
 
 /// The name of the column of a group of states.
@@ -117,7 +119,13 @@ fn time_column(group: TimeGroup) -> String {
 pub fn from_report(report: &Report) -> OverTime {
     let series: &Series = &report.series;
     let gpus: Vec<Vec<GpuFigure>> = series.gpus.iter().map(|gpu| gpu.known_figures().collect()).collect();
-    let columns = columns(&gpus);
+    let device = |id: &str| report.gpus.iter().find(|device| device.id == id);
+    let named = series.gpus.iter().map(|gpu| Named {
+        id: &gpu.id,
+        index: device(&gpu.id).and_then(|device| device.index).map(u64::from),
+        parent: device(&gpu.id).and_then(|device| device.parent.as_deref()),
+    });
+    let columns = columns(&short_names(&named.collect::<Vec<_>>()), &gpus);
     let times = series.start_s.iter().zip(&series.end_s).enumerate();
     let points = times.map(|(at, (&start_s, &end_s))| Point {
         start_s,
@@ -238,13 +246,16 @@ fn revise(samples: &mut [TreeSample], at_ns: u64, max_footprint_bytes: Groups<u6
 fn from_samples(samples: &[TreeSample], start_ns: u64) -> OverTime {
     // By id, the number of each GPU: the order in which they come.
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut named: Vec<Named> = Vec::new();
     let devices = samples.iter().flat_map(|sample| &sample.gpu.devices);
     for gpu in devices {
-        let next = numbers.len();
-        numbers.entry(&gpu.device.id).or_insert(next);
+        numbers.entry(&gpu.device.id).or_insert_with(|| {
+            named.push(gpu.device.named());
+            named.len() - 1
+        });
     }
     let figures = figures_of_gpus(samples, &numbers);
-    let columns = columns(&figures);
+    let columns = columns(&short_names(&named), &figures);
     // The columns of the GPUs are the last ones.
     let first_of_gpus = columns.len() - figures.iter().map(Vec::len).sum::<usize>();
     let mut before: Option<&TreeSample> = None;
@@ -551,7 +562,7 @@ mod tests {
     #[test]
     fn lines_give_points_with_late_values_and_gpus_in_the_order_in_which_they_come() {
         let mut later = sample(2);
-        let device = Arc::new(Device { id: "GPU-b".into(), ..Device::default() });
+        let device = Arc::new(Device { id: "GPU-b".into(), index: Some(5), ..Device::default() });
         let gauges = [(Figure::Power, 70.0)].into();
         later.gpu.devices = vec![GpuSample { device, used_bytes: Some(9), gauges, ..GpuSample::default() }];
         let lines = [
@@ -580,9 +591,9 @@ mod tests {
             [value_of(0, "cpu_main_percent"), value_of(1, "cpu_main_percent")],
             [Some(100.0), Some(50.0)]
         );
-        assert_eq!([value_of(0, "gpu0_power_w"), value_of(1, "gpu0_power_w")], [None, Some(70.0)]);
+        assert_eq!([value_of(0, "gpu5_power_w"), value_of(1, "gpu5_power_w")], [None, Some(70.0)]);
         assert_eq!(
-            [value_of(1, "gpu0_memory_used_bytes"), value_of(1, "ram_system_bytes")],
+            [value_of(1, "gpu5_memory_used_bytes"), value_of(1, "ram_system_bytes")],
             [Some(9.0), None]
         );
     }

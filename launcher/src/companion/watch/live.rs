@@ -79,7 +79,7 @@ impl Live {
             listed,
             others: processes.as_ref().map_or(0, |table| table.others),
             ram_by_command: by_command.clone(),
-            gpus: self.file.gpus().map(|table| table.entries.iter().map(gpu).collect()).unwrap_or_default(),
+            gpus: self.file.gpus().map(|table| gpus(&table.entries)).unwrap_or_default(),
             ended: summary.and_then(Summary::ended),
             alerts: summary.map(Summary::alerts).unwrap_or_default(),
             coverage: summary.map(Summary::coverage).unwrap_or_default(),
@@ -264,12 +264,31 @@ fn process(entry: &ProcessEntry) -> Process {
     }
 }
 
+/// Converts the live file's entries of GPUs. A part of a GPU comes after it, and a part without its GPU comes first.
+fn gpus(entries: &[GpuEntry]) -> Vec<Gpu> {
+    let mut all: Vec<Gpu> = entries.iter().map(gpu).collect();
+    let mut whole = None;
+    for gpu in &mut all {
+        if gpu.id.starts_with("MIG-") {
+            // Without its GPU it is a part of one that is not there, which has no id here.
+            gpu.parent = Some(whole.clone().unwrap_or_default());
+        } else if let Some((device, _)) = gpu.id.rsplit_once('/') {
+            // A partition is `ADDRESS/NUMBER`.
+            gpu.parent = Some(device.to_owned());
+        } else {
+            whole = Some(gpu.id.clone());
+        }
+    }
+    all
+}
+
 /// Converts the live file's entry of a GPU.
 fn gpu(entry: &GpuEntry) -> Gpu {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Gpu {
         index: entry.index,
         id: text(entry.uuid.bytes()),
+        parent: None,
         name: text(entry.name.bytes()),
         total_bytes: entry.total_bytes,
         figures: live_figures(entry),
@@ -286,6 +305,16 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+
+    // Requirement: WATCH-52
+    #[test]
+    fn parts_of_a_gpu_follow_it() {
+        let entry = |id: &str| GpuEntry { uuid: Text::new(id), ..GpuEntry::default() };
+        let ids = ["MIG-lost", "GPU-a", "MIG-b", "GPU-c", "0000:03:00.0/1"];
+        let all = gpus(&ids.map(entry));
+        let parents = all.iter().map(|gpu| gpu.parent.as_deref()).collect::<Vec<_>>();
+        assert_eq!(parents, [Some(""), None, Some("GPU-a"), None, Some("0000:03:00.0")]);
+    }
 
     fn sample(at_s: u64, combined_bytes: u64) -> Sample {
         let cpu_ns = at_s * 2 * S;

@@ -270,6 +270,7 @@ fn gpu(gpu: &GpuSample) -> Gpu {
     Gpu {
         index: gpu.device.index.map(u64::from),
         id: gpu.device.id.clone(),
+        parent: gpu.device.parent.clone(),
         name: gpu.device.name.clone().unwrap_or_default(),
         total_bytes: gpu.device.memory_bytes,
         figures: gpu.into(),

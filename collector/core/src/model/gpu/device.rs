@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::config::Vendor;
+use super::short_name::Named;
 
 /// A device, or a part of one that is used like a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,11 @@ impl Device {
     /// counts as unknown, whatever its version.
     pub fn may_be_used(&self, bytes: u64) -> bool {
         bytes > 0 || self.vendor != Some(Vendor::Nvidia)
+    }
+
+    /// What its short name is made of.
+    pub fn named(&self) -> Named<'_> {
+        Named { id: &self.id, index: self.index.map(u64::from), parent: self.parent.as_deref() }
     }
 
     /// The memory that is free while this much is in use, bytes. `None`: the capacity is not known.

@@ -9,6 +9,7 @@ pub mod listing;
 mod observation;
 mod sample;
 pub mod select;
+mod short_name;
 mod torch;
 
 pub use believed::{MOST_BYTES, most_bytes};
@@ -17,6 +18,7 @@ pub use device::Device;
 pub use figure::{Figure, Missing, Reading, either};
 pub use observation::{BackendsAtEnd, Batch, DeviceList, GpuObservation, GpuPids, PidFacts, TrackedDevice};
 pub use sample::{AccountingEntry, Activity, Busy, DeviceSample, ProcessBusy, ProcessMemory, Work};
+pub use short_name::{Named, short_names};
 pub use torch::TorchMemory;
 
 /// The name of the NVML backend in reports.

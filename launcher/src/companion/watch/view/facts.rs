@@ -6,12 +6,12 @@ use gpu_track_collector::report::quote;
 
 use super::canvas::{Canvas, Look};
 use super::text::{UNKNOWN, percent, some_bytes};
-use crate::companion::watch::gpus::Gpu;
+use crate::companion::watch::gpus::{Gpu, names};
 use crate::companion::watch::model::Model;
 
 /// Columns of the head before coverage and events.
 const HEAD_WIDTH: usize = 9;
-/// Most columns of a GPU's name, which is last in its line.
+/// Most columns of a GPU's product name, which is last in its line. The names of MIG instances differ at their ends.
 const GPU_NAME_WIDTH: usize = 24;
 /// The columns of a GPU's figures: the head, how wide it is, and the figure. `None`: its capacity.
 const COLUMNS: [(&str, usize, Option<GpuFigure>); 6] = [
@@ -59,17 +59,16 @@ pub(super) fn gpus(model: &Model, rows: u16, canvas: &mut Canvas<'_>) {
     let more = if hidden > 0 { format!("({hidden} more)") } else { String::new() };
     let head = gpu_columns("GPUS", COLUMNS.map(|(head, ..)| head.to_owned()), &more);
     canvas.line(&head, Look::Head);
-    for (position, gpu) in model.frame.gpus.iter().take(shown).enumerate() {
-        canvas.line(&gpu_line(model, position, gpu), Look::Plain);
+    for (name, gpu) in names(&model.frame.gpus).iter().zip(&model.frame.gpus).take(shown) {
+        canvas.line(&gpu_line(model, name, gpu), Look::Plain);
     }
     if has_user_row {
         canvas.line(&format!("  on all of them: {}", users.join(", ")), Look::Plain);
     }
 }
 
-/// Makes the line of a GPU. `position`: that in the list, which is its number if the driver gives none.
-fn gpu_line(model: &Model, position: usize, gpu: &Gpu) -> String {
-    let number = gpu.index.map_or_else(|| position.to_string(), |index| index.to_string());
+/// Makes the line of a GPU. `short_name`: that among the others.
+fn gpu_line(model: &Model, short_name: &str, gpu: &Gpu) -> String {
     let bytes = |value| some_bytes(value, model.unit);
     let cell = |figure: GpuFigure| match (figure.row().unit, gpu.figures[figure]) {
         (None, value) => bytes(value.map(|bytes| bytes as u64)),
@@ -79,13 +78,13 @@ fn gpu_line(model: &Model, position: usize, gpu: &Gpu) -> String {
     };
     let cells = COLUMNS.map(|(.., figure)| figure.map_or_else(|| bytes(gpu.total_bytes), cell));
     let name = if gpu.name.is_empty() { &gpu.id } else { &gpu.name };
-    gpu_columns(&format!("  GPU{number}"), cells, name)
+    gpu_columns(&format!("  {short_name}"), cells, name)
 }
 
 /// Makes a line of the table of GPUs: the head's, or that of a GPU. `last`: what stands in the last column.
 fn gpu_columns(first: &str, cells: [String; COLUMNS.len()], last: &str) -> String {
     let cells = cells.iter().zip(COLUMNS).map(|(cell, (_, width, _))| format!(" {cell:>width$}"));
-    format!("{first:<8}{}  {}", cells.collect::<String>(), quote::cut(last, GPU_NAME_WIDTH))
+    format!("{first:<8}{}  {}", cells.collect::<String>(), quote::cut_middle(last, GPU_NAME_WIDTH))
 }
 
 /// How many rows a section of these lines wants, in so many columns.

@@ -168,6 +168,7 @@ fn gpus_are_shown_with_the_processes_of_the_run_on_them() {
         name: "NVIDIA H100".into(),
         total_bytes: Some(80_000 * MB),
         figures: figures(7.6e9, 87.0).with(GpuFigure::MemoryUsed, Some(9e9)),
+        ..Gpu::default()
     };
     let idle = Gpu { index: Some(1), id: "GPU-2".into(), figures: figures(0.0, 0.0), ..Gpu::default() };
     reading.frame.gpus = vec![gpu, idle];
