@@ -86,6 +86,21 @@ fn each_gpu_and_interval_has_a_line_with_the_drivers_figures() {
 
 // Requirement: TIME-21
 #[test]
+fn run_shorter_than_the_interval_has_a_line_with_each_figure_and_all_gpus_of_the_machine_count() {
+    let gpus = FakeGpus::new(2, "*.process_times !3\n*.samples ring 100 20000 37");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gpus.csv");
+    let option = format!("{},every=1h,noheader,fields=index,count,utilization.gpu", path.display());
+    let run = gpus
+        .tracked(gpus.words(&["sampled", "sampled", "sampled"]))
+        .options(&["--guuids", "GPU-fake-1", "--trace-gpu", &option])
+        .run();
+    run.assert_clean(0);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "1, 2, 37 %\n");
+}
+
+// Requirement: TIME-21
+#[test]
 fn log_goes_on_after_a_killed_collector_without_a_torn_or_double_line() {
     let gpus = FakeGpus::new(2, "");
     let directory = tempfile::tempdir().unwrap();

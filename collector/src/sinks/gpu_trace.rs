@@ -40,7 +40,7 @@ struct GpuLog {
     lines: Lines,
     /// By device, how much was read of it.
     read: BTreeMap<String, Readings>,
-    /// For each device of which too little was read so far: its last line, which is written if no more comes.
+    /// For each device of which too little was read so far: the line of the last sample, which is written if no more comes.
     held: BTreeMap<String, String>,
 }
 
@@ -101,8 +101,8 @@ impl Sink for GpuLog {
         Wants::from([ItemKind::Sample])
     }
 
-    /// Writes a line for each GPU if an interval has ended since the last lines. The lines of a GPU begin when enough of it was read:
-    /// see [`Readings::note`].
+    /// Writes a line for each GPU if an interval has begun since the last lines. The lines of a GPU begin when enough of it was read, within
+    /// an interval, too: see [`Readings::note`].
     fn sample(&mut self, sample: &TreeSample) -> io::Result<()> {
         // 0: no reading yet. A driver can take a second to start.
         let devices = &sample.gpu.devices;
@@ -116,15 +116,19 @@ impl Sink for GpuLog {
         for gpu in &read {
             self.read.entry(gpu.device.id.clone()).or_default().note(gpu);
         }
-        if read.is_empty() || self.grid.take(sample.at_ns).is_none() {
+        // A GPU's first lines wait until enough was read, and are those of the sample with that, or the last one.
+        let is_due = !read.is_empty() && self.grid.take(sample.at_ns).is_some();
+        let due: Vec<_> =
+            read.into_iter().filter(|gpu| is_due || self.held.contains_key(&gpu.device.id)).collect();
+        if due.is_empty() {
             return Ok(());
         }
         // The sample's time is one of CLOCK_MONOTONIC. Its date is the wall clock's time minus the sample's age.
         let age_ns = clock::monotonic_ns().saturating_sub(sample.at_ns);
         let timestamp = local_time::with_milliseconds(clock::realtime_ns().saturating_sub(age_ns));
         let mut lines = Vec::new();
-        for gpu in read {
-            let line = line_of_sample(&self.trace, gpu, whole.len(), timestamp.as_deref()) + "\n";
+        for gpu in due {
+            let line = line_of_sample(&self.trace, gpu, sample.gpu.machine, timestamp.as_deref()) + "\n";
             if self.read.get(&gpu.device.id).is_some_and(|readings| readings.are_enough) {
                 self.held.remove(&gpu.device.id);
                 lines.push(line);

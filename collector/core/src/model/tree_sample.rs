@@ -134,6 +134,9 @@ pub struct GpuSums {
     pub run_bytes: Option<Groups<u64>>,
     /// Utilisation, percent of one device. `None`: a device does not tell it, or only its parts (MIG) do.
     pub busy_percent: Option<f64>,
+    /// How many whole devices the machine has, as far as they are known. Only the GPU log has it.
+    #[serde(skip)]
+    pub machine: usize,
     /// How many devices the run may use, as far as they are known.
     pub expected: u32,
     /// The tracked devices that are known so far, parts of devices included.
@@ -407,6 +410,7 @@ impl TreeSample {
             used_bytes: self.gpu.used_bytes.max(next.gpu.used_bytes),
             run_bytes: larger_groups(self.gpu.run_bytes, next.gpu.run_bytes),
             busy_percent: larger(self.gpu.busy_percent, next.gpu.busy_percent),
+            machine: next.gpu.machine,
             expected: next.gpu.expected,
             devices: next.gpu.devices.into_iter().map(|device| self.gpu.join_device(device)).collect(),
             are_devices_sought: next.gpu.are_devices_sought,

@@ -36,6 +36,7 @@ impl GpuUsage {
                 .recent_busy
                 .get(oldest_ns)
                 .filter(|_| !self.lacks_busy() && is_none(&lacks_busy)),
+            machine: self.machine.len(),
             expected: self.devices.iter().filter(|device| !device.is_part).count() as u32,
             devices: self.devices.iter().map(|device| device.now(oldest_ns)).collect(),
             are_devices_sought: false,
