@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence, Set
 
-from gpu_track._program import ask_json
+from gpu_track._program import gpu_listing
 
 _LEAST_SLEEP_TIME_S = 0.1
 _RAM_UNITS = ("bytes", "gigabytes", "kilobytes", "megabytes", "terabytes")
@@ -20,7 +20,7 @@ def options(  # noqa: PLR0913, PLR0917
     gpu_ram_unit: str,
     time_unit: str,
     n_expected_cores: float | None,
-    gpu_uuids: Set[str] | None,
+    gpu_uuids: Set[str] | str | None,
     gpu_brand: str | None,
 ) -> list[str]:
     """The options. Raises ValueError if an argument is wrong."""
@@ -41,6 +41,8 @@ def options(  # noqa: PLR0913, PLR0917
             brands = '"nvidia", "amd" and "intel"'
             raise ValueError(f'"{gpu_brand}" is not a valid GPU brand. Supported values are {brands}.')
         found += ["--gb", gpu_brand]
+    if isinstance(gpu_uuids, str):
+        gpu_uuids = {gpu_uuids}
     if gpu_uuids is not None:
         _check_uuids(gpu_uuids)
         if gpu_uuids:
@@ -80,7 +82,7 @@ def _check_unit(unit: str, kind: str, units: Sequence[str]) -> None:
 
 def _check_uuids(uuids: Set[str]) -> None:
     """Raises ValueError if one is no GPU of this machine. Where there are no GPUs, any will do, as with gpu_tracker."""
-    known = sorted(gpu["uuid"] for gpu in ask_json(["gpus"], warns=False)["gpus"] if gpu["uuid"])
+    known = sorted(gpu["uuid"] for gpu in gpu_listing(warns=False)["gpus"] if gpu["uuid"])
     if not known:
         return
     if not uuids:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_track._metrics import torch_stats
-from gpu_track._program import ask_json
+from gpu_track._program import gpu_listing
 
 _MIB = 1 << 20
 
@@ -68,10 +68,11 @@ def gpus() -> list[Gpu]:
     """The GPUs of this machine and what runs on them now, whoever runs it. No GPU: an empty list.
 
     It asks the drivers in another process, so it takes some tenths of a second, and never hangs or crashes with a
-    driver. Raises RuntimeError if a driver can't be read, so that there may be more GPUs than are known.
+    driver. Raises RuntimeError with the reason if a driver can't be read, so that there may be more GPUs than are
+    known. Other problems, such as a GPU that could not be read, are logged as warnings.
     """
     try:
-        listing = ask_json(["gpus"])
+        listing = gpu_listing()
     except ValueError as error:
         raise RuntimeError(str(error)) from error
     return [_gpu(listed) for listed in listing["gpus"]]

@@ -64,11 +64,13 @@ def ask(
     expected: str | None = None,
     given: str | None = None,
     timeout_s: float | None = None,
+    answers_on_failure: bool = False,
 ) -> str:
     """What `gpu-track` prints to stdout. Its warnings are logged, but those with the text `expected`.
 
     It gets the text `given` as its stdin. Raises ValueError with its message if it refuses something, FileNotFoundError
-    if it is not installed, and subprocess.TimeoutExpired after `timeout_s`.
+    if it is not installed, and subprocess.TimeoutExpired after `timeout_s`. `answers_on_failure`: what it prints tells
+    why it failed, so that is no ValueError.
     """
     command = [find("gpu-track"), *arguments]
     child = subprocess.Popen(
@@ -82,7 +84,7 @@ def ask(
     lines = errors.decode("utf-8", "replace").splitlines()
     messages = [without_name(line) for line in lines]
     # A program that ignores SIGCHLD learns of no status. What has a message and no answer has failed.
-    if child.returncode or (messages and not out):
+    if not (out and answers_on_failure) and (child.returncode or (messages and not out)):
         ended = f"gpu-track ended with status {child.returncode}"
         raise ValueError("\n".join(messages) or ended)
     for message in messages if warns else ():
@@ -111,6 +113,17 @@ def without_name(message: str) -> str:
 def ask_json(arguments: Sequence[str], *, warns: bool = True, expected: str | None = None) -> Any:  # noqa: ANN401 (JSON)
     """The same as JSON."""
     return json.loads(ask([*arguments, "-f", "json"], warns=warns, expected=expected))
+
+
+def gpu_listing(*, warns: bool = True) -> Any:  # noqa: ANN401 (JSON)
+    """What `gpu-track gpus` lists. Raises ValueError with the reason if a driver can't be read, and logs warnings."""
+    listing = json.loads(ask(["gpus", "-f", "json"], warns=warns, answers_on_failure=True))
+    for problem in listing["warnings"] if warns else ():
+        LOG.warning("%s", problem)
+    failed = [f"{driver['name']}: {driver['reason']}" for driver in listing["drivers"]]
+    if failed:
+        raise ValueError("; ".join(failed))
+    return listing
 
 
 def file_argument(path: str) -> str:

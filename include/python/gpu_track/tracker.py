@@ -91,7 +91,7 @@ class Tracker:
         gpu_ram_unit: str = "gigabytes",
         time_unit: str = "hours",
         n_expected_cores: float | None = None,
-        gpu_uuids: Set[str] | None = None,
+        gpu_uuids: Set[str] | str | None = None,
         disable_logs: bool = False,
         process_id: int | None = None,
         resource_usage_file: str | None = None,

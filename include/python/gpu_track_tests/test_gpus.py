@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import types
 import unittest
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -33,19 +35,26 @@ _BUSY: dict[str, Any] = {
 }
 
 
-def listed(listing: dict[str, Any], status: int = 0) -> list[gpu_track.Gpu]:
-    """What gpus() gives if gpu-track prints this."""
+@contextlib.contextmanager
+def printed(listing: dict[str, Any], status: int = 0) -> Iterator[None]:
+    """Lets a program that prints this stand in for gpu-track."""
     with tempfile.TemporaryDirectory() as directory:
         answer = pathlib.Path(directory, "answer")
-        answer.write_text(json.dumps(listing), encoding="utf-8")
+        whole = {"gpus": [], "drivers": [], "warnings": [], **listing}
+        answer.write_text(json.dumps(whole), encoding="utf-8")
         for name in ("gpu-track", "gpu-track-run"):
             program = pathlib.Path(directory, name)
-            failed = "echo gpu-track: no driver >&2; " if status else ""
-            program.write_text(f"#!/bin/sh\n{failed}cat {answer}; exit {status}\n", encoding="utf-8")
+            program.write_text(f"#!/bin/sh\ncat {answer}; exit {status}\n", encoding="utf-8")
             program.chmod(0o755)
         beside = os.path.join(directory, "gpu-track-run")
         with mock.patch.dict(os.environ, {"GPU_TRACK_RUN": beside}):
-            return gpu_track.gpus()
+            yield
+
+
+def listed(listing: dict[str, Any], status: int = 0) -> list[gpu_track.Gpu]:
+    """What gpus() gives if gpu-track prints this."""
+    with printed(listing, status):
+        return gpu_track.gpus()
 
 
 class Gpus(unittest.TestCase):
@@ -67,10 +76,26 @@ class Gpus(unittest.TestCase):
     def test_no_gpu_is_an_empty_list_and_a_driver_that_fails_an_error(self) -> None:
         """An empty list where a driver failed would look like a machine without GPUs."""
         self.assertEqual(listed({"count": 0, "gpus": []}), [])
-        with self.assertRaisesRegex(RuntimeError, "no driver"):
-            listed({"count": None, "gpus": []}, status=1)
+        failed = {"count": None, "drivers": [{"name": "NVIDIA", "reason": "no driver"}]}
+        with self.assertRaisesRegex(RuntimeError, "^NVIDIA: no driver$"):
+            listed(failed, status=1)
+        with printed(failed, status=1), self.assertRaisesRegex(ValueError, "^NVIDIA: no driver$"):
+            gpu_track.Tracker(gpu_uuids={"GPU-1"})
+        with self.assertLogs("gpu_track", "WARNING") as logged:
+            self.assertEqual(len(listed({"count": 1, "gpus": [_BUSY], "warnings": ["a GPU could not be read"]})), 1)
+        self.assertIn("a GPU could not be read", logged.output[0])
         unlisted = {**_BUSY, "now": {**_BUSY["now"], "processes": None}}
         self.assertIsNone(listed({"count": 1, "gpus": [unlisted]})[0].processes)
+
+
+    # Requirement: PY-94
+    def test_one_uuid_can_be_a_text(self) -> None:
+        """As a set of its letters, it would be refused for one of them."""
+        known = {"count": 1, "gpus": [{**_BUSY, "uuid": "GPU-1"}]}
+        with printed(known):
+            gpu_track.Tracker(gpu_uuids="GPU-1")
+            with self.assertRaisesRegex(ValueError, "GPU UUID of GPU-2 is not valid"):
+                gpu_track.Tracker(gpu_uuids="GPU-2")
 
 
 def torch(stats: dict[str, int], uuid: str | None = "1") -> dict[str, Any]:
@@ -100,7 +125,7 @@ class OfPyTorch(unittest.TestCase):
         gpu = {**_BUSY, "now": {**_BUSY["now"], "processes": [process]}}
         with (
             mock.patch.dict(sys.modules, modules),
-            mock.patch("gpu_track._gpus.ask_json", return_value={"gpus": [gpu]}),
+            mock.patch("gpu_track._gpus.gpu_listing", return_value={"gpus": [gpu]}),
         ):
             return gpu_track.torch_memory()
 
