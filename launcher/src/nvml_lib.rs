@@ -7,11 +7,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, absolute};
 
 use gpu_track_collector::model::gpu::{ENV_METRICS, ENV_NVML_LIB, GpuConfig};
-use gpu_track_collector::safe_path::User;
+use gpu_track_collector::safe_path::{Unsafe, User};
 
 use crate::trusted;
 
@@ -25,11 +26,7 @@ pub(crate) fn with_environment(config: &GpuConfig, warnings: &mut Vec<String>) -
     let library = named.and_then(|path| match to_load(&path, User::this()) {
         Ok(library) => Some(library),
         Err(reason) => {
-            warnings.push(format!(
-                "{ENV_NVML_LIB} is ignored: root loads no library that another user may have named: {}: {reason}. If you \
-                 trust it, name it by --nvml-lib.",
-                path.display()
-            ));
+            warnings.push(format!("{ENV_NVML_LIB} is ignored: {reason}"));
             None
         }
     });
@@ -57,16 +54,26 @@ fn metrics_file(named: &OsStr, user: User) -> Option<OsString> {
 /// (dlopen(3)).
 ///
 /// # Errors
-/// If `user` is root, and another user can replace the file, or it can be another library. The error is the reason in words.
+/// If `user` is root, and the file can't be looked at, another user can replace it, or it can be another library. The error is the reason in
+/// words.
 fn to_load(path: &OsStr, user: User) -> Result<OsString, String> {
+    let named = path.display();
+    let unsafe_for_root = |reason: &dyn Display| {
+        format!(
+            "root loads no library that another user may have named: {named}: {reason}. If you trust it, name it by --nvml-lib."
+        )
+    };
     let is_path = path.as_bytes().contains(&b'/');
-    let path =
-        if is_path { trusted::path(path, user).map_err(|error| error.to_string())? } else { path.to_owned() };
-    let name = Path::new(&path).file_name().unwrap_or_default();
+    let found = if is_path { trusted::path(path, user) } else { Ok(path.to_owned()) };
+    let found = found.map_err(|error| match error {
+        Unsafe::Io(error) => format!("{named}: {error}."),
+        reason => unsafe_for_root(&reason),
+    })?;
+    let name = Path::new(&found).file_name().unwrap_or_default();
     if user.is_root() && !name.as_bytes().starts_with(NAME) {
-        return Err(format!("its name is not {}", NAME.escape_ascii()));
+        return Err(unsafe_for_root(&format_args!("its name is not {}", NAME.escape_ascii())));
     }
-    Ok(path)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -87,7 +94,8 @@ mod tests {
         }
         let name = OsStr::new("libnvidia-ml.so.1");
         assert_eq!(to_load(name, User::new(0, 0)).unwrap(), name);
-        assert!(to_load(OsStr::new("/usr/lib/there/is/none.so"), User::new(0, 0)).is_err());
+        let missing = to_load(OsStr::new("/usr/there/is/none.so"), User::new(0, 0)).unwrap_err();
+        assert_eq!(missing, "/usr/there/is/none.so: No such file or directory (os error 2).");
     }
 
     // Requirement: FAULT-15

@@ -354,6 +354,14 @@ fn doctor_says_what_a_run_sees_here() {
     {
         assert_eq!(table.lines().filter(|line| line.starts_with(name)).count(), 1, "{name}: {table}");
     }
+    let fake = FakeGpus::new(2, "");
+    // Root loads a library of the environment only by this name.
+    let library = fake.path("libnvidia-ml.so.1");
+    std::fs::copy(fake.library_path(), &library).unwrap();
+    let mut doctor = companion();
+    doctor.arg("doctor").env("FAKE_NVML_DIR", fake.directory()).env("GPU_TRACK_NVML_LIB", library);
+    let table = text(&doctor.output().unwrap().stdout);
+    assert!(table.contains("\nGPUs       ok   2: Fake A100, Fake A100; "), "{table}");
 }
 
 // Requirement: CMD-20

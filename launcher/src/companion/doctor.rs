@@ -19,8 +19,7 @@ use gpu_track_collector::report::read::read as read_report;
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::gpu_list;
-use crate::console;
-use crate::keep;
+use crate::{console, keep, nvml_lib};
 
 /// Columns of a finding's name.
 const NAME: usize = 11;
@@ -93,7 +92,13 @@ fn findings(report: Result<&Report, &String>) -> Vec<DoctorFinding> {
         all.extend([information("memory", memory(report)), information("cores", cores(report))]);
     }
     all.push(finding("pressure", pressure()));
-    all.push(gpus(&gpu_list::list_once(&GpuConfig::default()).map_err(|error| error.to_string())));
+    let mut ignored = Vec::new();
+    let config = nvml_lib::with_environment(&GpuConfig::default(), &mut ignored);
+    let listing = gpu_list::list_once(&config).map_err(|error| error.to_string());
+    all.push(gpus(&listing.map(|listing| Listing {
+        warnings: ignored.into_iter().chain(listing.warnings).collect(),
+        ..listing
+    })));
     all.extend(docker().map(|words| information("docker", words)));
     all.extend([finding("kept", kept()), information("program", machine())]);
     all
