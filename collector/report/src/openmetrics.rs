@@ -59,15 +59,27 @@ impl Metrics {
             let Some(value) = value.filter(|value| value.is_finite()) else { continue };
             if !has_head {
                 has_head = true;
-                let kind = if kind == Counter { "counter" } else { "gauge" };
-                let _infallible =
-                    writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
+                self.head((name, kind, help));
             }
-            let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
-            let labels: Vec<String> = shared.map(label).chain(own_labels.into_iter().map(label)).collect();
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
+            let own_labels: Vec<_> = own_labels.into_iter().collect();
+            self.line(name, &own_labels, value);
         }
+    }
+
+    /// Adds the lines that begin a metric.
+    fn head(&mut self, (name, kind, help): Metric<'_>) {
+        let kind = if kind == Counter { "counter" } else { "gauge" };
+        let _infallible = writeln!(self.text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
+    }
+
+    /// Adds the line of a value.
+    fn line(&mut self, name: &str, own_labels: &[(&str, &str)], value: f64) {
+        let shared = self.labels.iter().map(|(label, value)| (*label, value.as_str()));
+        let all = shared.chain(own_labels.iter().copied());
+        let labels: Vec<String> =
+            all.map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _infallible = writeln!(self.text, "{PREFIX}{name}{labels} {value}");
     }
 
     /// Adds a figure of GPUs: a line for each id of a GPU.
@@ -93,11 +105,6 @@ impl Metrics {
     fn add_one(&mut self, metric: Metric<'_>, value: Option<f64>) {
         self.add(metric, [(None, value)]);
     }
-}
-
-/// Writes a label.
-fn label((name, value): (&str, &str)) -> String {
-    format!("{name}=\"{}\"", label_value(value))
 }
 
 /// Escapes what the value of a label may not have: a backslash, a quote, a line break. Control characters are escaped first.
