@@ -118,7 +118,7 @@ class Packages(unittest.TestCase):
         os.truncate(self.built.program, MOST_BYTES)
         self.assertEqual(check_size(self.built), "9,350,000 bytes of at most 9,350,000")
         os.truncate(self.built.program, MOST_BYTES + 1)
-        with self.assertRaisesRegex(Wrong, "^it has 9,300,001 bytes, 1 more than it may have$"):
+        with self.assertRaisesRegex(Wrong, "^it has 9,350,001 bytes, 1 more than it may have$"):
             check_size(self.built)
 
     def test_a_package_that_is_damaged_is_wrong_not_skipped(self) -> None:
