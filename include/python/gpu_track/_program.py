@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpu_track import _trusted
@@ -64,14 +64,24 @@ def ask(
     expected: str | None = None,
     given: str | None = None,
     timeout_s: float | None = None,
-    answers_on_failure: bool = False,
 ) -> str:
     """What `gpu-track` prints to stdout. Its warnings are logged, but those with the text `expected`.
 
     It gets the text `given` as its stdin. Raises ValueError with its message if it refuses something, FileNotFoundError
-    if it is not installed, and subprocess.TimeoutExpired after `timeout_s`. `answers_on_failure`: what it prints tells
-    why it failed, so that is no ValueError.
+    if it is not installed, and subprocess.TimeoutExpired after `timeout_s`.
     """
+    out, messages, status = _run(arguments, given, timeout_s)
+    # A program that ignores SIGCHLD learns of no status. What has a message and no answer has failed.
+    if status or (messages and not out):
+        raise _failed(messages, status)
+    _log(message for message in messages if warns and (expected is None or expected not in message))
+    return out
+
+
+def _run(
+    arguments: Sequence[str], given: str | None = None, timeout_s: float | None = None
+) -> tuple[str, list[str], int]:
+    """What `gpu-track` prints to stdout, its messages on stderr, and its exit status."""
     command = [find("gpu-track"), *arguments]
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PROCESS.of_helper()
@@ -81,16 +91,17 @@ def ask(
     except BaseException:
         _abandon(child)
         raise
-    lines = errors.decode("utf-8", "replace").splitlines()
-    messages = [without_name(line) for line in lines]
-    # A program that ignores SIGCHLD learns of no status. What has a message and no answer has failed.
-    if not (out and answers_on_failure) and (child.returncode or (messages and not out)):
-        ended = f"gpu-track ended with status {child.returncode}"
-        raise ValueError("\n".join(messages) or ended)
-    for message in messages if warns else ():
-        if expected is None or expected not in message:
-            LOG.warning("%s", message)
-    return out.decode("utf-8", "replace")
+    messages = [without_name(line) for line in errors.decode("utf-8", "replace").splitlines()]
+    return out.decode("utf-8", "replace"), messages, child.returncode
+
+
+def _failed(messages: Sequence[str], status: int) -> ValueError:
+    return ValueError("\n".join(messages) or f"gpu-track ended with status {status}")
+
+
+def _log(messages: Iterable[str]) -> None:
+    for message in messages:
+        LOG.warning("%s", message)
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:
@@ -117,9 +128,12 @@ def ask_json(arguments: Sequence[str], *, warns: bool = True, expected: str | No
 
 def gpu_listing(*, warns: bool = True) -> Any:  # noqa: ANN401 (JSON)
     """What `gpu-track gpus` lists. Raises ValueError with the reason if a driver can't be read, and logs warnings."""
-    listing = json.loads(ask(["gpus", "-f", "json"], warns=warns, answers_on_failure=True))
-    for problem in listing["warnings"] if warns else ():
-        LOG.warning("%s", problem)
+    out, messages, status = _run(["gpus", "-f", "json"])
+    # With a failed driver, the status is that of a failure, and the answer says why.
+    if not out:
+        raise _failed(messages, status)
+    listing = json.loads(out)
+    _log([*messages, *listing["warnings"]] if warns else ())
     failed = [f"{driver['name']}: {driver['reason']}" for driver in listing["drivers"]]
     if failed:
         raise ValueError("; ".join(failed))

@@ -87,7 +87,6 @@ class Gpus(unittest.TestCase):
         unlisted = {**_BUSY, "now": {**_BUSY["now"], "processes": None}}
         self.assertIsNone(listed({"count": 1, "gpus": [unlisted]})[0].processes)
 
-
     # Requirement: PY-94
     def test_one_uuid_can_be_a_text(self) -> None:
         """As a set of its letters, it would be refused for one of them."""

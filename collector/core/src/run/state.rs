@@ -477,7 +477,10 @@ impl RunState {
         self.ranks.add_sample(&self.tree, &sample);
         let on_gpus = |id: ProcessId| self.gpu.usage.processes.held_bytes(id.0);
         self.tasks.add_sample(&self.tree, &sample, on_gpus);
-        self.pass_on_tasks();
+        // Their times count from the command's start, which another collector learns a little later.
+        if self.main_pid.is_some() || !self.tree.expects_main() {
+            self.pass_on_tasks();
+        }
         let mut completed = Completed::new(&self.tree, &sample, window_percent);
         // The GPU figures of the sample before. The rules need them, and closing that sample resets them.
         let gpus = self.gpu.now(self.sampled_ns);

@@ -63,7 +63,7 @@ impl Tree {
     pub fn finalize(&mut self, now_ns: u64, complete_ns: u64) {
         self.add_found_ahead(complete_ns);
         // Until the command's first process is known, ancestors that may have reaped an orphan can be missing.
-        if self.main.is_none() && self.context.has_main {
+        if self.main.is_none() && self.expects_main() {
             return;
         }
         // Possible reapers of processes that this call does not finalize.

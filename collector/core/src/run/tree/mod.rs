@@ -202,6 +202,11 @@ impl Tree {
         self.main.is_some()
     }
 
+    /// Whether the run has a command, or a process that it attached to.
+    pub(crate) fn expects_main(&self) -> bool {
+        self.context.has_main
+    }
+
     /// An image group. `None`: no live process is in it.
     pub(crate) fn group(&self, group: ImageGroup) -> Option<&Group> {
         self.groups.get(group)
