@@ -160,9 +160,7 @@ fn mean_utilization_percent(report: &Report) -> Option<f64> {
         let count = report.gpu.expected_gpus.filter(|count| *count > 0)?;
         return report.gpu.percent.mean_sum.map(|sum| sum / f64::from(count));
     }
-    let is_divided = |gpu: &GpuDevice| report.gpus.iter().any(|part| part.parent.as_ref() == Some(&gpu.id));
-    let undivided = report.gpus.iter().filter(|gpu| !is_divided(gpu));
-    let percents = of_used(undivided, |gpu| gpu.utilization.mean_percent)?;
+    let percents = of_used(GpuDevice::undivided(&report.gpus), |gpu| gpu.utilization.mean_percent)?;
     Some(percents.iter().sum::<f64>() / percents.len() as f64)
 }
 

@@ -1,6 +1,6 @@
 //! What the figures of GPUs mean: facts with their figures, a line each. None is concluded from a difference of less than a tenth.
 
-use crate::model::report::{GpuDevice, GpuFinding, GpuFindingKind};
+use crate::model::report::{GpuDevice, GpuFinding, GpuFindingKind, are_of_one_time};
 
 /// Values of the rules, each with its reason.
 struct Policy;
@@ -8,8 +8,6 @@ struct Policy;
 impl Policy {
     /// Less time of measuring says little, seconds.
     const SHORTEST_S: f64 = 1.0;
-    /// Figures are compared if the times for which they are known differ by no more than this part.
-    const OTHER_TIME_PART: f64 = 0.1;
     /// A GPU that was busy for a smaller part of the time has no work whose kind matters, percent.
     const LEAST_BUSY_PERCENT: f64 = 10.0;
     /// No finding follows from less than this, percent.
@@ -61,13 +59,7 @@ fn busy_percent(gpu: &GpuDevice) -> Option<f64> {
 /// A figure of the performance counters, if they were read for long enough, and in the time for which utilization is known, percent.
 fn counted(gpu: &GpuDevice, percent: Option<f64>) -> Option<f64> {
     let (counted_s, busy_s) = (gpu.activity.measured_s?, gpu.utilization.measured_s?);
-    percent.filter(|_| counted_s >= Policy::SHORTEST_S && are_of_one_time([counted_s, busy_s]))
-}
-
-/// Whether figures that are known for so long, seconds, can be compared: else one has work that another lacks.
-fn are_of_one_time(seconds: impl IntoIterator<Item = f64> + Clone) -> bool {
-    let least = seconds.clone().into_iter().fold(f64::MAX, f64::min);
-    seconds.into_iter().all(|s| s - least <= s * Policy::OTHER_TIME_PART)
+    percent.filter(|_| counted_s >= Policy::SHORTEST_S && are_of_one_time(&[counted_s, busy_s]))
 }
 
 /// Makes a finding of these figures, percent.
@@ -153,7 +145,7 @@ fn unbalanced(gpus: &[GpuDevice]) -> Option<(usize, GpuFinding)> {
         used.map(|(number, gpu)| Some((number, gpu.utilization.mean_percent?))).collect::<Option<_>>()?;
     let measured_s: Vec<f64> =
         busy.iter().filter_map(|(number, _)| gpus[*number].utilization.measured_s).collect();
-    let is_long = measured_s.iter().all(|s| *s >= Policy::SHORTEST_S) && are_of_one_time(measured_s);
+    let is_long = measured_s.iter().all(|s| *s >= Policy::SHORTEST_S) && are_of_one_time(&measured_s);
     let (least, least_percent) = busy.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (most, most_percent) = busy.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let name = gpus[most].number();

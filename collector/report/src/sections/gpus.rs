@@ -3,14 +3,12 @@
 use super::usage::gauge;
 use crate::document::{Block, Cell, Column, Section, Table, Tone};
 use crate::figures::{energy, number, short};
-use crate::model::report::{GpuDevice, GpuFindingKind, GpuProcess, Report};
+use crate::model::report::{GpuDevice, GpuFindingKind, GpuProcess, Report, are_of_one_time};
 use crate::model::sorting::Sorting;
 use crate::units::Units;
 
 /// Maximum number of rows of used GPUs in the summary.
 const MAX_ROWS: usize = 4;
-/// Means of several GPUs are put together if their times differ by no more than this part.
-const MOST_OTHER_TIME: f64 = 0.1;
 /// Maximum number of findings about GPUs in the summary. All are in the full text.
 const MOST_FINDINGS: usize = 2;
 
@@ -229,19 +227,17 @@ fn row(gpu: &GpuDevice, units: Units) -> Block {
     Block::Row(format!("GPU {number} {name}").trim().to_owned(), cells)
 }
 
-/// Makes the cells of a row about GPUs: the mean of their use, and the sums of their memory, power and energy. Means of several GPUs are left
-/// out if they are of other times.
+/// Makes the cells of a row about GPUs: the mean of their use, and the sums of their memory, power and energy. Means of several GPUs are
+/// left out if they are of other times.
 fn figure_cells(gpus: &[&GpuDevice], units: Units) -> Vec<Cell> {
     let sum = |figure: fn(&GpuDevice) -> Option<f64>| gpus.iter().map(|gpu| figure(gpu)).sum::<Option<f64>>();
-    let are_of_one_time = |span_s: fn(&GpuDevice) -> Option<f64>| {
-        let spans = || gpus.iter().filter_map(|gpu| span_s(gpu));
-        let (least, most) = (spans().fold(f64::MAX, f64::min), spans().fold(0.0, f64::max));
-        most - least <= most * MOST_OTHER_TIME
+    let is_one_time = |span_s: fn(&GpuDevice) -> Option<f64>| {
+        are_of_one_time(&gpus.iter().filter_map(|gpu| span_s(gpu)).collect::<Vec<_>>())
     };
     let busy = sum(|gpu| gpu.utilization.mean_percent).map(|sum| sum / gpus.len() as f64);
-    let busy = busy.filter(|_| are_of_one_time(|gpu| gpu.utilization.measured_s));
+    let busy = busy.filter(|_| is_one_time(|gpu| gpu.utilization.measured_s));
     let busy = busy.map(|percent| format!("{percent:.0} % busy")).unwrap_or_default();
-    let watts = sum(|gpu| gpu.power.mean_w).filter(|_| are_of_one_time(|gpu| gpu.power.mean_span_s));
+    let watts = sum(|gpu| gpu.power.mean_w).filter(|_| is_one_time(|gpu| gpu.power.mean_span_s));
     let watts = watts.map(|watts| mean_power(watts, gpus, units));
     let sums = [held_memory(gpus, units), watts, sum(|gpu| gpu.power.energy_j).map(energy)];
     let known_sums: Vec<_> = sums.into_iter().flatten().collect();

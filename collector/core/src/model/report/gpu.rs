@@ -125,6 +125,20 @@ impl GpuDevice {
     pub fn whole(gpus: &[Self]) -> impl Iterator<Item = &Self> {
         gpus.iter().filter(|gpu| !gpus.iter().any(|other| gpu.parent.as_ref() == Some(&other.id)))
     }
+
+    /// The GPUs that tell their own utilization: not those that are divided (MIG).
+    pub fn undivided(gpus: &[Self]) -> impl Iterator<Item = &Self> {
+        gpus.iter().filter(|gpu| !gpus.iter().any(|part| part.parent.as_ref() == Some(&gpu.id)))
+    }
+}
+
+/// Whether figures can be compared or put together. `seconds`: for how long each is known. If one is known for less time than another, it
+/// can lack work that the other has.
+pub fn are_of_one_time(seconds: &[f64]) -> bool {
+    /// The times of such figures differ by no more than this part.
+    const OTHER_PART: f64 = 0.1;
+    let least = seconds.iter().copied().fold(f64::MAX, f64::min);
+    seconds.iter().all(|s| s - least <= s * OTHER_PART)
 }
 
 /// How often a GPU's process lists were read.

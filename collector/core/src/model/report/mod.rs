@@ -52,7 +52,7 @@ pub use crashes::{Crash, CrashPlace};
 pub use gpu::{
     CommandGpu, Gpu, GpuActivity, GpuClocks, GpuDevice, GpuErrors, GpuFinding, GpuFindingKind, GpuGap,
     GpuMemory, GpuMissing, GpuPcie, GpuPower, GpuProcess, GpuPstate, GpuReading, GpuThrottle, GpuTorch,
-    GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu,
+    GpuUtilization, GpuXid, MaxGpuRam, ProcessGpu, are_of_one_time,
 };
 pub use hints::{
     CpusHint, GpuMemoryHint, GpusHint, Hints, MemoryBasis, MemoryHint, MigProfileHint, TimeBasis, TimeHint,
