@@ -159,7 +159,9 @@ impl Rules {
         }
         let Some(figure) = figure else {
             // `now` stays: it is of the last sample with a figure.
-            alert.state.take_unknown(sample.at_ns, bridged_ns);
+            if alert.watch.is_unknown_for(bridged_ns) {
+                alert.state.take_unknown();
+            }
             return None;
         };
         // The unit of a report, to which `in_report_unit` converts amounts.

@@ -28,9 +28,6 @@ pub(crate) struct Hysteresis {
     beyond_ns: Option<u64>,
     /// Since when its figure is back. `None`: it is not.
     back_ns: Option<u64>,
-    /// When its figure was last known. `None`: never.
-    #[serde(default)]
-    known_ns: Option<u64>,
     /// When it went on. `None`: it is off.
     pub on_ns: Option<u64>,
     last_on_ns: Option<u64>,
@@ -85,7 +82,6 @@ impl Hysteresis {
     /// Takes in where the figure is at `now_ns`, CLOCK_MONOTONIC nanoseconds. Returns how the alert changes. `None`: it does
     /// not.
     pub(super) fn take(&mut self, side: Side, now_ns: u64) -> Option<Change> {
-        self.known_ns = Some(now_ns);
         self.beyond_ns = if side == Side::Beyond { self.beyond_ns.or(Some(now_ns)) } else { None };
         self.back_ns = if side == Side::Back { self.back_ns.or(Some(now_ns)) } else { None };
         match self.on_ns {
@@ -122,12 +118,9 @@ impl Hysteresis {
         Some(Change::Off { since_ns: on_ns })
     }
 
-    /// Notes that the figure is unknown at `now_ns`. If it was not known for `bridged_ns`, the times for which it was beyond the threshold
-    /// or back begin anew. The alert stays on or off.
-    pub(super) fn take_unknown(&mut self, now_ns: u64, bridged_ns: u64) {
-        if self.known_ns.is_none_or(|known_ns| now_ns.saturating_sub(known_ns) >= bridged_ns) {
-            (self.beyond_ns, self.back_ns) = (None, None);
-        }
+    /// Notes that the figure is unknown. The times for which it was beyond the threshold or back begin anew. The alert stays on or off.
+    pub(super) fn take_unknown(&mut self) {
+        (self.beyond_ns, self.back_ns) = (None, None);
     }
 
     /// How long the alert was on until `now_ns`, nanoseconds.

@@ -13,7 +13,7 @@ pub(crate) struct Watch {
     pub(super) was_known: bool,
     /// The time before samples that did not know it, nanoseconds. The open stretch of such samples is left out.
     unknown_ns: u64,
-    /// The same of the open stretch. 0: the last sample knew it.
+    /// The time of the open stretch of such samples, nanoseconds. 0: the last sample knew the figure.
     open_ns: u64,
     /// The last sample, CLOCK_MONOTONIC nanoseconds. `None`: none could know it yet.
     sampled_ns: Option<u64>,
@@ -31,6 +31,11 @@ impl Watch {
         } else {
             self.open_ns += passed_ns;
         }
+    }
+
+    /// Whether no sample of the last `ns` nanoseconds knew the figure.
+    pub(super) fn is_unknown_for(&self, ns: u64) -> bool {
+        self.open_ns >= ns
     }
 
     /// For how long the figure was unknown, nanoseconds.
