@@ -84,9 +84,10 @@ pub(super) fn max_gpu_ram(usage: &GpuUsage) -> MaxGpuRam {
     let capacity_bytes: Option<u64> = capacities.into_iter().sum();
     let of_run = memory_of_run(usage);
     let accounted = whole(usage).map(accounted_bytes).max().unwrap_or(0);
+    let is_use_known = usage.is_use_known() && !whole(usage).any(lacks_use);
     MaxGpuRam {
         system_capacity_bytes: capacity_bytes.filter(|_| is_capacity_known),
-        system_bytes: usage.max.used_bytes.filter(|_| usage.is_use_known()).map(|bytes| bytes.max(accounted)),
+        system_bytes: usage.max.used_bytes.filter(|_| is_use_known).map(|bytes| bytes.max(accounted)),
         main_bytes: of_run.main,
         descendants_bytes: of_run.descendants,
         combined_bytes: of_run.combined,
@@ -385,6 +386,11 @@ fn gaps_in_report(usage: &GpuUsage, gpu: &DeviceUsage) -> Vec<GpuGap> {
     all
 }
 
+/// Whether the driver said that no memory is in use on the device while a process of the run had some there.
+fn lacks_use(gpu: &DeviceUsage) -> bool {
+    gpu.max(Figure::MemoryUsed) == Some(0.0) && gpu.run.max.combined > 0 && !gpu.run.has_accounting
+}
+
 /// Makes the memory figures of a device: the most that was in use on it, and the most that processes of the run used. The latter
 /// are `None` if the driver gave neither a list of processes nor an account of an ended one, and in the cases of [`known_memory`].
 fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
@@ -393,7 +399,10 @@ fn memory_of(usage: &GpuUsage, gpu: &DeviceUsage) -> GpuMemory {
     let of_run = known_memory(is_told.then_some(gpu.run.max), gpu.run.has_unreported, may_miss_some);
     GpuMemory {
         total_bytes: gpu.device.memory_bytes,
-        max_used_bytes: gpu.max(Figure::MemoryUsed).map(|bytes| (bytes as u64).max(accounted_bytes(gpu))),
+        max_used_bytes: gpu
+            .max(Figure::MemoryUsed)
+            .filter(|_| !lacks_use(gpu))
+            .map(|bytes| (bytes as u64).max(accounted_bytes(gpu))),
         max_main_bytes: of_run.main,
         max_descendants_bytes: of_run.descendants,
         max_combined_bytes: of_run.combined,
@@ -406,8 +415,9 @@ fn accounted_bytes(gpu: &DeviceUsage) -> u64 {
     if gpu.run.has_accounting { gpu.run.max.combined } else { 0 }
 }
 
-/// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. If the
-/// counter can't be believed, was reset, stepped back or jumped, or counted for less than [`LEAST_ENERGY_SPAN_S`], the mean is that of the readings of power.
+/// Makes the power figures of a device. The mean is that of the energy counter, which has all energy since its first reading. The
+/// mean is that of the readings of power if the counter can't be believed, was reset, stepped back or jumped. So it is if the counter
+/// counted for less than [`LEAST_ENERGY_SPAN_S`].
 fn power_of(gpu: &DeviceUsage) -> GpuPower {
     let energy_j = gpu.counted(Figure::Energy).filter(|_| fault_of_energy(gpu).is_none());
     let energy_span_s = energy_span_s(gpu);
@@ -585,6 +595,7 @@ fn why_missing(gpu: &DeviceUsage, figure: Figure) -> Option<Missing> {
             let refused = || gpu.figures.gaps.get(&figure).map(|gap| gap.reason.clone());
             gpu.throttle.ns().is_none().then(|| refused().unwrap_or(Missing::ReadOnce))
         }
+        Figure::MemoryUsed if lacks_use(gpu) => Some(Missing::NotReported),
         // Counters whose count can't be used.
         Figure::Energy if fault_of_energy(gpu).is_some() => fault_of_energy(gpu),
         _ if gpu.counters.get(&figure).is_some_and(Counter::may_have_wrapped) => Some(Missing::Wraps),
@@ -654,6 +665,28 @@ mod tests {
         assert_eq!(both, (Some(200.0), Some(200.0)));
     }
 
+    #[test]
+    fn no_memory_in_use_beside_memory_of_the_run_is_unknown() {
+        let used = |device_bytes: f64, run_bytes: u64| {
+            let list = DeviceList {
+                tracked: vec![TrackedDevice { device: Device::default(), is_visible: None }],
+                ..DeviceList::default()
+            };
+            let values = [(Figure::MemoryUsed, Ok(device_bytes))].into();
+            let samples = vec![DeviceSample { values, ..DeviceSample::default() }];
+            let batch = Batch { at_ns: 1, devices: Some(list), samples };
+            let mut state = GpuState::default();
+            state.apply(&GpuObservation { batches: vec![batch], ..GpuObservation::default() });
+            state.usage.devices[0].run.max.combined = run_bytes;
+            let (usage, gpu) = (&state.usage, &state.usage.devices[0]);
+            let missing = why_missing(gpu, Figure::MemoryUsed);
+            (memory_of(usage, gpu).max_used_bytes, max_gpu_ram(usage).system_bytes, missing)
+        };
+        assert_eq!(used(700.0, 500), (Some(700), Some(700), None));
+        assert_eq!(used(0.0, 0), (Some(0), Some(0), None));
+        assert_eq!(used(0.0, 500), (None, None, Some(Missing::NotReported)));
+    }
+
     // Requirement: GPU-31
     #[test]
     fn energy_that_readings_of_power_contradict_is_unknown() {
@@ -675,7 +708,7 @@ mod tests {
             (power.energy_j, power.energy_span_s, power.mean_w, fault_of_energy(gpu))
         };
         let right = |s: u64| s as f64 * 120.0;
-        // It freezes after 10 s, and leaps to the tenfold power for 20 s.
+        // A counter that freezes after 10 s, and one that leaps to the tenfold power for 20 s.
         let freezes = |s: u64| s.min(10) as f64 * 100.0;
         let leaps = |s: u64| (s + 9 * s.min(20)) as f64 * 100.0;
         assert_eq!(energy(40, right), (Some(4680.0), Some(39.0), Some(120.0), None));
