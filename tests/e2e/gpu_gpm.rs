@@ -143,14 +143,13 @@ fn processes_of_an_instance_are_found_in_the_list_of_its_gpu() {
     assert_eq!(reason(&whole, "activity").as_deref(), Some("reported by its MIG instances only"));
 }
 
-/// Devices are listed twice a second.
 // Requirement: GPU-83
 #[test]
 fn processes_of_an_instance_are_found_for_as_long_as_the_run_lasts() {
     let mig =
         "0.mig 1\n0.mig_most 1\n0m0.uuid MIG-fake-a\n*.process_times !3\n0.lists_parts 1\n0m0.processes !3";
     let gpus = FakeGpus::new(1, mig);
-    let run = gpus.run(&["hold:0m0:300,c", "for:1200", "sampled", "hold:0m0:500,c", "sampled"]);
+    let run = gpus.run(&["hold:0m0:300,c", "sampled", "listed", "hold:0m0:500,c", "sampled"]);
     let instance = run.assert_clean(0).gpu("MIG-fake-a");
     assert_eq!(instance.u64("memory.max_combined_bytes"), 500, "{}", instance.at("memory"));
     assert_eq!(reason(&instance, "memory by process"), None);
@@ -165,7 +164,7 @@ fn instances_that_the_driver_fails_to_list_are_not_lost() {
     let failing = gpus.script("failing", &format!("0.mig_most !999\n{mig}"));
     let again = gpus.script("again", mig);
     let (fail, answer) = (format!("script:{failing}"), format!("script:{again}"));
-    let words = ["hold:0m0:300,c", "sampled", &fail, "for:800", &answer, "for:800", "sampled"];
+    let words = ["hold:0m0:300,c", "sampled", &fail, "listed", &answer, "listed", "sampled"];
     let report = gpus.run(&words).assert_clean(0).clone();
     assert!(report.gpu("MIG-fake-a").at("lost_at_s").is_null(), "{}", report.warnings());
     assert_eq!(report.gpu("MIG-fake-a").u64("memory.max_combined_bytes"), 300);

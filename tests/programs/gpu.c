@@ -4,6 +4,7 @@
  *   free:K          stop using GPU K
  *   account:K:PEAK  add an accounting entry of this process to the driver
  *   samples:N       wait until N more readings of devices have begun
+ *   listings:N      wait until N more listings of devices have begun
  *   script:FILE     replace the fake driver's script
  *   for:N           go on for N milliseconds
  *   wait:FILE       wait until the file exists
@@ -56,10 +57,11 @@ static void put(const char *path, const char *text) {
     if (!file || fputs(text, file) < 0 || fclose(file) || rename(part, path)) die(path);
 }
 
-static long samples(void) {
+/* How many have begun: the driver writes a byte to this file for each. */
+static long begun(const char *what) {
     char path[4096];
     struct stat stat_of;
-    snprintf(path, sizeof path, "%s/samples", directory);
+    snprintf(path, sizeof path, "%s/%s", directory, what);
     return stat(path, &stat_of) ? 0 : stat_of.st_size;
 }
 
@@ -85,9 +87,9 @@ int main(int argc, char **argv) {
             snprintf(text, sizeof text, "%s 12 %lld", second, now.tv_sec * 1000000LL + now.tv_usec);
             path_of(path, sizeof path, "account", first);
             put(path, text);
-        } else if (!strcmp(what, "samples")) {
-            long until = samples() + atol(first);
-            while (samples() < until) usleep(1000);
+        } else if (!strcmp(what, "samples") || !strcmp(what, "listings")) {
+            long until = begun(what) + atol(first);
+            while (begun(what) < until) usleep(1000);
         } else if (!strcmp(what, "script")) {
             snprintf(path, sizeof path, "%s/script", directory);
             if (rename(first, path)) die(first);

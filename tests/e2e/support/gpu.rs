@@ -209,6 +209,8 @@ impl FakeGpus {
     pub fn words(&self, words: &[&str]) -> Vec<String> {
         let word = |word: &&str| match *word {
             "sampled" => self.sampled(),
+            // A second one begins when the first is over.
+            "listed" => "listings:2".to_owned(),
             "stalled" => format!("wait:{}", self.path("stalled")),
             word => word.to_owned(),
         };

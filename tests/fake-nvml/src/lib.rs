@@ -92,6 +92,7 @@ cuda_version!(nvmlSystemGetCudaDriverVersion_v2);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(place: *mut c_uint) -> Return {
     let _call = script::called("nvmlDeviceGetCount_v2");
+    script::append("listings", ".");
     let count = global("count").unwrap_or_default();
     let count = match count.strip_prefix('!') {
         Some(code) => Err(code.parse().unwrap_or(999)),

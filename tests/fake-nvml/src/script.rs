@@ -324,7 +324,7 @@ pub fn note_time() {
     append("times", &format!("{}{:09}\n", now.tv_sec, now.tv_nsec));
 }
 
-fn append(name: &str, text: &str) {
+pub fn append(name: &str, text: &str) {
     let file = fs::OpenOptions::new().append(true).create(true).open(path(name));
     if let Ok(mut file) = file {
         let _ = file.write_all(text.as_bytes());
