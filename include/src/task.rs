@@ -54,8 +54,8 @@ pub const MAX_NAMES: usize = 4;
 /// Maximum number of arguments that are searched. gcc passes some hundred options on to a compiler in large projects.
 const MOST_ARGUMENTS: usize = 1024;
 
-/// The script of a task of Nextflow, in the task's directory. The shell around it exports the task's mark to all that it runs: to `rm` and
-/// `ln`, which stage the input, to `tee`, and to this one, whose end is the task's.
+/// The script of a task of Nextflow, in the task's directory. The shell around it exports the task's mark to all that it runs, as to `rm`
+/// and `ln`, which stage the input. The end of the script is that of the task.
 pub const SCRIPT_OF_NEXTFLOW: &str = ".command.sh";
 
 /// What Snakemake puts before a rule's shell command: its strict mode for bash, and the two blanks that tell it from others' strict mode.
@@ -334,8 +334,8 @@ fn snakemake_command<'a>(mut rest: impl Iterator<Item = &'a [u8]>) -> ArgumentMa
     }
 }
 
-/// The job of Snakemake in a command of bash: what follows the set-up, as `.snakemake/metadata` has it, or the call of the script in which
-/// a command is that is too long for an argument.
+/// The job of Snakemake in a command of bash: what follows the set-up, as `.snakemake/metadata` has it. A command that is too long for an
+/// argument is in a script, and the job is the call of that script.
 fn job_in(text: &[u8]) -> Option<&[u8]> {
     let mut command = text;
     if SET_UP.iter().any(|start| text.starts_with(start)) {
@@ -392,7 +392,7 @@ fn source_file<'a>(mut rest: impl Iterator<Item = &'a [u8]>) -> ArgumentMark<'a>
         match option {
             b"-dumpdir" => directory = rest.next().unwrap_or_default(),
             b"-dumpbase" => file = rest.next().filter(|name| !name.is_empty()),
-            // It preprocesses alone, as for ccache, which looks by that for what it has compiled before.
+            // The compiler preprocesses alone, as for ccache, which then looks for the result in its cache.
             b"-E" => return ArgumentMark::None,
             _ => {}
         }

@@ -12,7 +12,7 @@
 //!   the calls of the last item below.
 //! - madvise: malloc makes it, too.
 //! - getpid, getppid, getrusage, clock_gettime: what START is about. A first call of the vDSO's clock costs page faults.
-//! - getpgid: only below GNU parallel. It makes each job a process group, and what it runs itself also has the job's variables.
+//! - getpgid: only below GNU parallel, which makes each job a process group. Programs that it runs itself have the job's variables, too.
 //! - pidfd_open, ioctl, or newfstatat on /proc: in another pid namespace only. Processes there can't be told apart without it.
 
 use core::ffi::{CStr, c_char, c_int};

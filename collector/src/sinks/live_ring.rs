@@ -178,8 +178,8 @@ impl Sink for LiveRing {
     }
 }
 
-/// GPUs in the order of the live file's table, which does not name the GPU of a part: each GPU is followed by its parts. Those whose GPU is
-/// not there come first.
+/// GPUs in the order of the live file's table, which does not name the GPU of a part: each GPU is followed by its parts. Parts whose GPU
+/// is not there come first.
 fn parts_after_their_gpus(gpus: &[GpuSample]) -> impl Iterator<Item = &GpuSample> {
     let gpu_of =
         |part: &GpuSample| gpus.iter().position(|gpu| Some(&gpu.device.id) == part.device.parent.as_ref());

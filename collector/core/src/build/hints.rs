@@ -253,8 +253,8 @@ fn cpus(report: &Report, busy_cores: Option<f64>) -> Option<CpusHint> {
     })
 }
 
-/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. `None`: the run was given none, it used one that
-/// its environment does not name, or for one of those given it is not known whether it was used or busy.
+/// Makes the hint for GPUs: as many as were busy and had a process of the run on them. There is none if the run was given no GPU, or used
+/// one that its environment does not name. There is none, either, if the use of a given GPU is unknown.
 fn gpus(report: &Report) -> Option<GpusHint> {
     let given = report.usable.gpus.count.filter(|count| *count > 0)?;
     if report.gpus.iter().any(|gpu| gpu.visible == Some(false) && gpu.used == Some(true)) {

@@ -84,7 +84,7 @@ impl AppField {
 pub enum Column {
     /// A field that is read.
     Read(Field),
-    /// One that nvidia-smi has, and that is not read here. It has its heading, and no value.
+    /// A field of nvidia-smi that is not read here. The column has its heading, and no value.
     Unread(String),
 }
 

@@ -172,7 +172,7 @@ named! {
         ReasonPowerBrake = "clocks_event_reasons.hw_power_brake_slowdown",
         /// Generation of PCIe at which its link runs.
         PcieGeneration = "pcie.link.gen.current",
-        /// The same by its name since the driver 525.
+        /// `PcieGeneration`, by its name since the driver 525.
         GpuPcieGeneration = "pcie.link.gen.gpucurrent",
         /// Lanes of its PCIe link that are in use.
         PcieWidth = "pcie.link.width.current",
@@ -210,13 +210,13 @@ named! {
         ComputeMode = "compute_mode",
         /// Maker and model by PCI's numbers.
         PciDeviceId = "pci.device_id",
-        /// Those of the board.
+        /// Maker and model of the board by PCI's numbers.
         PciSubDeviceId = "pci.sub_device_id",
         /// Whether a display is initialised on it.
         DisplayActive = "display_active",
         /// Whether a display is connected to it.
         DisplayMode = "display_mode",
-        /// The same, as yes or no.
+        /// Whether a display is connected to it, as yes or no.
         DisplayAttached = "display_attached",
         /// Whether the driver keeps the figures of ended processes.
         AccountingMode = "accounting.mode",

@@ -25,9 +25,9 @@ pub struct Card {
     gib: (u64, u64),
     /// Of how many slices it is.
     pub slices: u32,
-    /// Its profiles, the smallest memory first, and of equal ones the fewest SMs, without the whole card. Each with the memory that programs can use, hundredths of a GiB:
-    /// its name tells more than there is. Some are from listings of `nvidia-smi mig -lgip`. The others are 0.88 of the number in the
-    /// name, the least part in such a listing.
+    /// Its profiles, without the whole card: the smallest memory first, and of equal ones the fewest SMs. Each has the memory that programs
+    /// can use, hundredths of a GiB, which is less than its name tells. Some are from listings of `nvidia-smi mig -lgip`. The others are
+    /// 0.88 of the number in the name, the least part in such a listing.
     profiles: &'static str,
 }
 

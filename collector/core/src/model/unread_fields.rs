@@ -1,5 +1,5 @@
-//! The fields of `nvidia-smi --query-gpu` that are not read here. A query that has one gets `[N/A]` for it, as from nvidia-smi for a GPU
-//! without the figure, so that scripts with a fixed query work.
+//! The fields of `nvidia-smi --query-gpu` that are not read here. Scripts with a fixed query can ask for them: their value is `[N/A]`, as
+//! nvidia-smi's for a GPU without the figure.
 
 /// What tells of memory errors by the place where they were. The total of those since the driver was loaded is read.
 const ECC: &str = "device_memory dram register_file l1_cache l2_cache texture_memory cbu sram total";

@@ -98,7 +98,8 @@ pub(crate) fn is_begun_once_a_try(kind: TaskKind) -> bool {
 /// Why a task failed, by the end of its last try, and by a process of it that a signal ended. `None`: it did not fail, or its end is not
 /// known.
 ///
-/// That process is named if the exit code is that of its signal, as shells have it, or if no process of the task began after its end.
+/// The process is named if the task's exit code is that of its signal, as shells have it. It is also named if no process of the task began
+/// after its end.
 fn why(last: &EndOfTask, totals: &TaskTotals) -> Option<String> {
     let by_signal = |end: &EndOfTask| {
         let signal = signal_name(end.exit.signal?);

@@ -22,7 +22,7 @@ const SIGKILL_LEAD_US: i64 = 20_000;
 pub(super) struct LauncherEnd {
     /// When, microseconds since the epoch.
     end_us: i64,
-    /// It is an MPI launcher, and failed with a status that does not stand for SIGKILL.
+    /// The launcher is one of MPI, and failed with a status that does not stand for SIGKILL.
     failed_by_itself: bool,
 }
 
@@ -84,8 +84,8 @@ impl FirstFailure {
 }
 
 impl Failure {
-    /// Whether the MPI launcher ended this rank, and not because of an end like this one: the launcher had ended before, or it failed
-    /// with a status that no rank killed by SIGKILL gives it, as after MPI_Abort.
+    /// Whether the MPI launcher ended this rank, and not because of an end like this one. Either the launcher had ended before, or it
+    /// failed with a status that no rank killed by SIGKILL gives it, as after MPI_Abort.
     pub(super) fn is_by_launcher(&self, launcher: &LauncherEnd) -> bool {
         let is_killed = signal(self.exit) == Some(SIGKILL) && launcher.failed_by_itself;
         self.lead_us() > 0 && (is_killed || self.end_us > launcher.end_us)

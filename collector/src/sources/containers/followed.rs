@@ -14,7 +14,7 @@ use crate::sys::proc_fs::ProcRoot;
 
 /// How long a cgroup is looked for after an event that announces it. Creation to start took up to 0.5 s.
 const SEARCH: Duration = Duration::from_secs(5);
-/// A cgroup is read again after this part of the time for which it is known, so that a missed end costs no more of the figures.
+/// A cgroup is read again after this part of the time for which it is known. A missed end costs no larger part of the figures.
 const READING_PART: u32 = 50;
 /// The shortest and the longest time between two such readings.
 const READING: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
@@ -253,8 +253,8 @@ impl Followed {
         Some(*next_reading)
     }
 
-    /// Reads its cgroup, if that is due. The runtime's own processes, which come before those of the container, can have been the only ones
-    /// and have ended: then those that are there now are waited for. `most`: as for [`Self::found`].
+    /// Reads its cgroup, if that is due. The runtime's own processes come before those of the container, and can be the only ones that were
+    /// found. If they have ended, the processes that are there now are waited for. `most`: as for [`Self::found`].
     pub(super) fn read_if_due(&mut self, root: &ProcRoot, most: usize) {
         let now = Instant::now();
         let Place::Found { group, processes, since, next_reading } = &mut self.place else { return };

@@ -248,7 +248,7 @@ fn check<'a>(body: &'a Value, target: &str) -> Result<&'a str, NotTracked> {
     if is_name { Ok(image) } else { Err(unusual) }
 }
 
-/// Whom the first program of a container runs as. Empty: root.
+/// The user as whom the first program of a container runs. Empty: root.
 fn user<'a>(body: &'a Value, image: &'a Value) -> &'a str {
     let of_call = body.get("User").and_then(Value::as_str).filter(|user| !user.is_empty());
     of_call.or_else(|| image.pointer("/Config/User")?.as_str()).unwrap_or_default()

@@ -73,7 +73,7 @@ pub(super) fn containers(_: &Inputs, report: &Report) -> Option<String> {
     reasons.sort_unstable();
     reasons.dedup();
     started(report, ElsewhereKind::Container, "containers of", |programs| {
-        // Who may not use the socket can't ask by it, either, and what has no name can't be asked for.
+        // Advice to ask the runtime is of no use to a user who may not use its socket, nor for a container without a name.
         let can_ask = |program: &str| {
             let can = |reason: &str| reason != OF_NO_NAME && !reason.contains("Permission denied");
             let mut entries = of_containers().filter(|entry| entry.program == program);

@@ -12,8 +12,8 @@ use super::sample::Work;
 /// The GPUs and drivers of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// How many the machine has, whichever are below; one that is divided counts once. null: a driver could not be read, so there may be
-    /// more.
+    /// How many GPUs the machine has, even if some are not in `gpus`. A divided GPU counts once. null: a driver could not be read, so there
+    /// may be more.
     pub count: Option<usize>,
     /// The devices.
     pub gpus: Vec<Listed>,

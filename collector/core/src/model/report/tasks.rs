@@ -96,8 +96,8 @@ impl TaskUsage {
         self.kind.is_some()
     }
 
-    /// The cores that it used on average, with those within it. `None`: unknown, or its time was so short that what its first process used
-    /// before its first record, while it was linked, would be most of that.
+    /// The cores that it used on average, with the tasks within it. `None`: unknown, or it was too short. A process is linked before its
+    /// first record, and that CPU time would be most of a short task's.
     pub fn mean_cores(&self) -> Option<f64> {
         const LEAST_WALL_S: f64 = 0.01;
         let cpu_s = self.with_nested.map_or(self.cpu_s, |all| all.cpu_s)?;

@@ -67,7 +67,7 @@ pub struct TimeSpent {
     pub states: Vec<StateTime>,
     /// Mean number of cores in use while it computed.
     pub cores_while_computing: Option<f64>,
-    /// The GPUs of the run, and what it did meanwhile; `None`: it held no GPU memory, or it is not known how busy it kept them.
+    /// The GPUs of the run, and what it did meanwhile; `None`: it held no GPU memory, or the use of its GPUs is unknown.
     pub gpu: Option<GpuTime>,
     /// The commands by the time that they decided, the longest first.
     pub commands: Vec<CommandTime>,

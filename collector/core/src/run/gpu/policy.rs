@@ -21,7 +21,8 @@ impl GpuPolicy {
     pub const MOST_W: f64 = 1500.0;
     /// A device draws no more than this many times the largest power that was read so far, which may be that of an idle one.
     pub const MOST_TIMES_READ: f64 = 20.0;
-    /// A device that draws power all the time can draw this many times what its readings of power show, each a mean of up to a second.
+    /// A device that draws power all the time can draw this many times what its readings of power show. Each reading is a mean of up to a
+    /// second.
     pub const POWER_SLACK: f64 = 2.0;
     /// The counters of PCIe are read twice in the time in which the link can wrap them. They count no more than this many times what it can
     /// carry meanwhile, and so can't step back unseen.

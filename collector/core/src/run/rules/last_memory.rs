@@ -1,5 +1,5 @@
-//! The memory in use on each GPU when it was last known. A slow driver gives that of one GPU after another, so a sample knows one of them
-//! only, and alerts must not take that one for the fullest.
+//! The memory in use on each GPU when it was last known. A slow driver gives it for one GPU after another, so a sample knows that of one
+//! GPU only. Alerts must not take that GPU for the fullest.
 
 use serde::{Deserialize, Serialize};
 

@@ -130,7 +130,7 @@ pub struct Ids {
     pub born_in: TaskId,
     /// It ran another program before the one with which it entered its task.
     pub ran_before_task: bool,
-    /// It executed the script of a task of Nextflow. Its subshells have that name, too, and did not.
+    /// It executed the script of a task of Nextflow. Its subshells have the script's name, too, and did not execute it.
     pub ran_script: bool,
 }
 

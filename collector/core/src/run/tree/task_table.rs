@@ -39,7 +39,7 @@ pub(crate) struct TaskEntry {
     pub(crate) start_ns: u64,
     /// The process that began it last.
     begun_by: ProcessId,
-    /// That one was finalized, and has failed.
+    /// The process that began it was finalized, and has failed.
     has_failed: bool,
 }
 
@@ -135,9 +135,8 @@ impl TaskTable {
         named
     }
 
-    /// The task of a process `by` of the task `from` that loads an image with these marks. A task of which it is the first process begins at this
-    /// time, CLOCK_MONOTONIC nanoseconds.
-    /// `has_failed`: whether a process has ended and failed; `None`: it was finalized.
+    /// The task of a process `by` of the task `from` that loads an image with these marks. A task of which it is the first process begins
+    /// at this time, CLOCK_MONOTONIC nanoseconds. `has_failed`: whether a process has ended and failed; `None`: it was finalized.
     pub(in crate::run) fn enter(
         &mut self,
         (by, from): (ProcessId, TaskId),

@@ -87,7 +87,7 @@ pub(super) const SAMPLE_CLOCK_SLACK_US: u64 = 10_000_000;
 pub(super) const CLOCK_SLACK_US: u64 = 86_400_000_000;
 /// A utilisation between 100 percent and this is due to rounding. A larger value is none.
 pub(super) const MAX_PERCENT: c_uint = 110;
-/// That of a process can be larger, by drivers that add up. A larger value is uninitialised memory of the driver.
+/// The utilisation of a process can be larger, as some drivers add up. A value above this is uninitialised memory of the driver.
 pub(super) const MAX_PROCESS_PERCENT: c_uint = 1000;
 /// A larger number of a critical error is none: NVIDIA's list ends below 200.
 pub(super) const LARGEST_XID: u64 = 0xffff;

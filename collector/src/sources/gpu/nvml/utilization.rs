@@ -27,7 +27,7 @@ pub(super) struct Progress {
     spacing: Spacing,
     /// For how long, since the last sample, the driver's rate was used instead, microseconds.
     rated_us: u64,
-    /// The driver's rate since then, as it was read again and again. It counts if no sample comes for that time.
+    /// The driver's rate since then, as it was read again and again. The rate counts if no sample comes for that time.
     held: Vec<Busy>,
     /// How long the driver keeps samples at least, microseconds: the longest time between oldest and newest sample of one reading.
     memory_us: u64,
@@ -349,8 +349,8 @@ fn rated(
 /// the later one says, up to as much as a sample covers by `spacing`. The rest of it was idle, or is lost. If the later one has no
 /// value, the time that it stands for is lost. Also returns for how long samples stand, with or without a value, microseconds.
 ///
-/// `last` is the newest sample of the previous reading. `follows_last`: the driver still had that sample, so none between it and `samples` was overwritten. The first `rated_us`
-/// microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
+/// `last` is the newest sample of the previous reading. `follows_last`: the driver still had that sample, so none between it and
+/// `samples` was overwritten. The first `rated_us` microseconds after `last` were counted already, by a rate. `now_ns` is CLOCK_MONOTONIC.
 fn stretches(
     samples: &[(u64, Option<f64>)],
     spacing: &Spacing,
@@ -365,7 +365,7 @@ fn stretches(
         _ => policy::LONGEST_SAMPLE_US,
     };
     let mut before = last;
-    // By how much the driver's clock leapt ahead. That of the samples that it has can leap with it: the oldest time is left out.
+    // By how much the driver's clock leapt ahead. Its samples can have times that leapt, too, so the oldest time is left out.
     let since_us = before.gap_us(newest_us, 0, now_ns);
     let longest_us = last.age_us(now_ns).saturating_add(policy::LONGEST_SAMPLE_US);
     let mut leap_us = if since_us > longest_us { since_us - last.age_us(now_ns) } else { 0 };

@@ -91,7 +91,7 @@ pub(crate) struct CounterKind {
     pub most_per_s: f64,
     /// What counted faster than this was a wrong reading, in its own unit per second.
     pub wrong_per_s: f64,
-    /// It can be updated by this much too late, seconds.
+    /// The driver can update it this much too late, seconds.
     pub lag_s: f64,
     /// It has 32 bits, unless a reading is larger.
     pub may_wrap: bool,

@@ -165,8 +165,8 @@ impl GpuUsage {
         // Devices without lists, and those that the run can't see, are left out.
         let mut listed =
             self.devices.iter().filter_map(|device| device.was_listed_within(ended.latest_start_ns, end_ns));
-        // If each of them was read while the process lived, it was seen. If no list was ever read, it was not. One with memory on a device was
-        // seen, too, even if the collector that saw it was killed, and the times of its readings with it.
+        // A process is seen if each of these lists was read while it lived. If no list was ever read, it is not. A process with memory on a
+        // device was seen, too. The times of readings do not tell that if the collector was killed since then.
         let is_any_listed = self.devices.iter().any(|device| device.lists.read.count > 0);
         let was_seen =
             self.processes.by_id.get(&ended.id).is_some_and(|process| process.peak_bytes.is_some());
